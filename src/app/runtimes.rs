@@ -387,6 +387,11 @@ impl Gateway {
         self.connections.open()
     }
 
+    /// Idle client connections that keep their socket, and no buffers.
+    pub fn parked_connections(&self) -> usize {
+        self.connections.parked()
+    }
+
     /// Protection against misbehaving clients, with its counters.
     pub fn defence(&self) -> &Arc<Defence> {
         &self.defence

@@ -40,6 +40,7 @@ mod metrics;
 mod outages;
 mod overlay;
 mod panics;
+mod parking;
 mod policy_names;
 mod policy_test;
 mod pooling;

@@ -43,6 +43,19 @@ pub fn set_up(stream: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+impl Socket {
+    /// Ready once there may be something to read: data, the end of the stream, or an error. With TLS, what was read before and not decrypted
+    /// yet does not count.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let stream = match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0,
+        };
+        // An error is read, too.
+        stream.poll_read_ready(cx).map(|_| ())
+    }
+}
+
 /// So many bytes are copied rather than written from several places: `send` costs the kernel less than `writev`.
 const SHORT: usize = 8 << 10;
 

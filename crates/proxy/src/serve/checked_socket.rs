@@ -23,7 +23,11 @@ use tokio::{
     time::Sleep,
 };
 
-use super::{client_connections::CountedConnection, http1::Http1Reader, http2::Http2Reader};
+use super::{
+    client_connections::{CountedConnection, ParkedConnection},
+    http1::Http1Reader,
+    http2::Http2Reader,
+};
 use fairgate_base::socket::Socket;
 
 /// How long a connection that is being closed discards what the client still sends.
@@ -44,13 +48,13 @@ pub(crate) struct CheckedSocket {
     reader: HttpReader,
     stall_timeout: Duration,
     stall_timer: Option<Pin<Box<Sleep>>>,
-    /// Whether a write is pending. Atomic only because hyper wants connections that could become tunnels to be `Send`.
+    /// Whether a write is pending, or the connection is being closed. Atomic only because hyper wants connections that could become tunnels to be `Send`.
     is_writing: Arc<AtomicBool>,
     /// While the connection is being closed: when it is closed at the latest.
     closing: Option<Pin<Box<Sleep>>>,
     /// How many bytes may still be discarded.
     linger_bytes: usize,
-    _counted: CountedConnection,
+    counted: CountedConnection,
 }
 
 impl CheckedSocket {
@@ -72,8 +76,18 @@ impl CheckedSocket {
             stall_timer: None,
             is_writing,
             closing: None,
-            _counted: counted,
+            counted,
         }
+    }
+
+    /// Counts the connection as parked until the value is dropped.
+    pub(super) fn park(&self) -> ParkedConnection<'_> {
+        self.counted.park()
+    }
+
+    /// Ready once the client has sent something, or has closed the connection.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.socket.poll_readable(cx)
     }
 
     /// Returns the result of a write, or an error if it has been pending for too long.
@@ -187,6 +201,8 @@ impl AsyncWrite for CheckedSocket {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        // A connection that is being closed is not idle: it would be parked.
+        this.is_writing.store(true, Ordering::Relaxed);
         if this.closing.is_none() {
             let shut = Pin::new(&mut this.socket).poll_shutdown(cx);
             ready!(this.unless_stalled(cx, shut))?;

@@ -37,7 +37,7 @@ pub(super) struct ClientConnection {
     pub(super) total: Cell<u64>,
     /// When the last request ended, or the connection began.
     pub(super) idle_since: Cell<Time>,
-    /// Whether a write waits for the client to read; its request may have ended before.
+    /// Whether a write waits for the client to read, whose request may have ended before, or the connection is being closed.
     pub(super) is_writing: Arc<AtomicBool>,
     /// Requests that the client reset before they got a response, on HTTP/2.
     pub(super) premature: PrematureResets,
@@ -66,6 +66,31 @@ impl ClientConnection {
     /// Whether no request is in progress, and the client has got all of its last response.
     pub(super) fn is_idle(&self) -> bool {
         self.active.get() == 0 && !self.is_writing.load(Ordering::Relaxed)
+    }
+
+    /// Whether no byte of another request has arrived on an HTTP/1 connection since the last one.
+    pub(super) fn is_between_messages(&self) -> bool {
+        let messages = self.messages.as_ref();
+        messages.is_some_and(|messages| messages.is_between())
+    }
+
+    /// Whether the head of a request waits for a parser with more room.
+    pub(super) fn needs_large_parser(&self) -> bool {
+        let messages = self.messages.as_ref();
+        messages.is_some_and(|messages| messages.needs_large_parser())
+    }
+
+    /// From now on the parser has room for all lines that a head may have.
+    pub(super) fn set_large_parser(&self) {
+        if let Some(messages) = &self.messages {
+            messages.set_large_parser();
+        }
+    }
+
+    /// Whether the parser has room for all lines that a head may have.
+    pub(super) fn has_large_parser(&self) -> bool {
+        let messages = self.messages.as_ref();
+        messages.is_some_and(|messages| messages.has_large_parser())
     }
 }
 

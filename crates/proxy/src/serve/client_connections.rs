@@ -21,6 +21,8 @@ use fairgate_core::sync::{Mutex, lock};
 #[derive(Debug)]
 pub struct ClientConnections {
     open: AtomicUsize,
+    /// How many of them are parked.
+    parked: AtomicUsize,
     /// How many accept connections, of which some may be in the kernel's queue.
     accepting: AtomicUsize,
     most_open: AtomicUsize,
@@ -44,6 +46,7 @@ impl ClientConnections {
     pub fn new(limit: usize, per_address: Option<usize>) -> Arc<Self> {
         Arc::new(Self {
             open: AtomicUsize::new(0),
+            parked: AtomicUsize::new(0),
             accepting: AtomicUsize::new(0),
             most_open: AtomicUsize::new(0),
             rejected: AtomicU64::new(0),
@@ -60,6 +63,11 @@ impl ClientConnections {
     /// Connections open now.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// Idle connections that keep their socket, and no buffers.
+    pub fn parked(&self) -> usize {
+        self.parked.load(Ordering::Relaxed)
     }
 
     /// The most connections that were ever open at a time.
@@ -205,6 +213,12 @@ impl CountedConnection {
         }
     }
 
+    /// Counts the connection as parked until the value is dropped.
+    pub(super) fn park(&self) -> ParkedConnection<'_> {
+        self.connections.parked.fetch_add(1, Ordering::Relaxed);
+        ParkedConnection(&self.connections)
+    }
+
     /// The connection is open.
     pub(super) fn opened(&mut self) {
         self.opening = None;
@@ -219,6 +233,15 @@ impl Drop for CountedConnection {
         }
         self.connections.open.fetch_sub(1, Ordering::Relaxed);
         self.connections.ended.notify_waiters();
+    }
+}
+
+/// Counts a connection as parked.
+pub(super) struct ParkedConnection<'a>(&'a ClientConnections);
+
+impl Drop for ParkedConnection<'_> {
+    fn drop(&mut self) {
+        self.0.parked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,19 +1,15 @@
-//! Serves one client connection: handshake, requests, idle timeout, drain.
+//! Serves one client connection, from its handshake to its end. What is particular to HTTP/1 is in [`super::http1_connection`].
 
 use std::{
-    error::Error as _,
-    future::{Future, poll_fn},
     io,
     net::{SocketAddr, TcpStream},
-    pin::{Pin, pin},
+    pin::pin,
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
-use hyper::server::conn::{http1, http2};
+use hyper::server::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tower::Service;
@@ -23,13 +19,13 @@ use super::{
     client_connection::ClientConnection,
     client_connections::CountedConnection,
     connection_service::ConnectionService,
-    defence::Offence,
     disconnect::ClientDisconnect,
     drain::DrainPhase,
+    driving::{DriveEnd, drive, drive_until_idle, ends_within},
     event::ClientEvent,
-    frame_credits::FrameCredits,
     head_limits::HeadLimits,
     http1::Http1Reader,
+    http1_connection::serve_http1,
     http2::Http2Reader,
     serve_context::ServeContext,
     shared_socket::SharedSocket,
@@ -37,6 +33,7 @@ use super::{
 };
 use fairgate_base::socket::{Socket, set_up};
 use fairgate_call::{Inbound, Peer, PeerTls, Reply};
+use fairgate_core::time::Time;
 
 /// The bytes that every HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -45,9 +42,6 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const STREAM_WINDOW: u32 = 256 << 10;
 /// Bytes that a client may send on all streams together before they are read.
 const CONNECTION_WINDOW: u32 = 4 << 20;
-
-/// How many resets h2 accepts on streams that it has not passed to hyper yet (its default).
-const H2_RESETS: u32 = 20;
 
 /// Serves a connection until it ends.
 pub(super) async fn serve<S>(
@@ -67,7 +61,9 @@ pub(super) async fn serve<S>(
             return;
         }
     };
-    let opening = tokio::time::timeout(core.settings.handshake_timeout, open(&core, stream, from));
+    // In a box, whose memory is free afterwards.
+    let opening = Box::pin(open(&core, stream, from));
+    let opening = tokio::time::timeout(core.settings.handshake_timeout, opening);
     let opened = tokio::select! {
         opened = opening => opened,
         () = counted.given_up() => {
@@ -104,9 +100,18 @@ pub(super) async fn serve<S>(
     let service = ConnectionService::new(core.clone(), connection.clone(), stack);
     let client_disconnected = ClientDisconnect::new(&hangup, &connection);
     if http2 {
-        serve_http2(&core, socket, service, &connection, client_disconnected).await;
+        // In a box, so that a connection over HTTP/1 does not take the memory that this one needs.
+        let served = serve_http2(&core, socket, service, &connection, client_disconnected);
+        Box::pin(served).await;
     } else {
-        serve_http1(&core, socket, service, &connection, client_disconnected).await;
+        serve_http1(
+            &core,
+            Box::new(socket),
+            service,
+            &connection,
+            client_disconnected,
+        )
+        .await;
     }
 }
 
@@ -181,68 +186,6 @@ async fn open_plain(mut stream: tokio::net::TcpStream, from: SocketAddr) -> io::
     })
 }
 
-async fn serve_http1<S>(
-    core: &ServeContext,
-    socket: CheckedSocket,
-    service: ConnectionService<S>,
-    requests: &ClientConnection,
-    mut client_disconnected: ClientDisconnect<'_>,
-) where
-    S: Service<Inbound, Response = Reply, Error = std::convert::Infallible> + 'static,
-    S::Future: 'static,
-{
-    let settings = &core.settings;
-    let mut connection = pin!(
-        // Without a timer of hyper's, which would be set anew for each request: `drive_until_idle` has one.
-        http1::Builder::new()
-            // A half-close does not end the connection here: `client_disconnected` decides whether the client
-            // disconnected.
-            .half_close(true)
-            .max_headers(settings.header_lines)
-            .max_buf_size(settings.head_bytes.max(8192))
-            .serve_connection(TokioIo::new(socket), service)
-            .with_upgrades()
-    );
-    let client_disconnected = &mut client_disconnected;
-    match drive_until_idle(core, client_disconnected, requests, connection.as_mut()).await {
-        DriveEnd::Ended => return,
-        DriveEnd::Idle => {
-            connection.as_mut().graceful_shutdown();
-            let closed = drive(
-                core,
-                DrainPhase::Ended,
-                client_disconnected,
-                requests,
-                connection,
-            );
-            ends_within(settings.handshake_timeout, closed).await;
-            return;
-        }
-        DriveEnd::Draining => {}
-    }
-    // Clients that have just connected, or just sent a request, are still served; replies now say `close`.
-    let grace = settings.drain.idle_grace;
-    let last = drive(
-        core,
-        DrainPhase::Ended,
-        client_disconnected,
-        requests,
-        connection.as_mut(),
-    );
-    if ends_within(grace, last).await {
-        return;
-    }
-    connection.as_mut().graceful_shutdown();
-    drive(
-        core,
-        DrainPhase::Ended,
-        client_disconnected,
-        requests,
-        connection,
-    )
-    .await;
-}
-
 /// Serves an HTTP/2 connection until it ends, or its client resets too many requests.
 async fn serve_http2<S>(
     core: &ServeContext,
@@ -290,7 +233,15 @@ async fn serve_streams<S>(
             .serve_connection(TokioIo::new(socket), service)
     );
     let client_disconnected = &mut client_disconnected;
-    let end = drive_until_idle(core, client_disconnected, requests, connection.as_mut()).await;
+    let end = drive_until_idle(
+        core,
+        client_disconnected,
+        requests,
+        connection.as_mut(),
+        settings.idle_timeout,
+        Time::ZERO,
+    )
+    .await;
     if end == DriveEnd::Ended {
         return;
     }
@@ -315,148 +266,4 @@ async fn serve_streams<S>(
         )
         .await;
     }
-}
-
-/// Why [`drive_until_idle`] has stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DriveEnd {
-    /// The connection has ended, or the client has disconnected.
-    Ended,
-    /// The gateway is to stop.
-    Draining,
-    /// There was no request for the idle timeout.
-    Idle,
-}
-
-/// Drives `connection` until one of these happens. One timer runs for many requests: when it fires, it is set to what is left of the
-/// timeout since the last of them.
-async fn drive_until_idle<F>(
-    core: &ServeContext,
-    client_disconnected: &mut ClientDisconnect<'_>,
-    requests: &ClientConnection,
-    mut connection: Pin<&mut F>,
-) -> DriveEnd
-where
-    F: Future<Output = hyper::Result<()>>,
-{
-    let timeout = core.settings.idle_timeout;
-    loop {
-        let (is_idle, before) = (requests.is_idle(), requests.total.get());
-        let from = if is_idle {
-            requests.idle_since.get()
-        } else {
-            core.clock.now()
-        };
-        let served = drive(
-            core,
-            DrainPhase::Stopping,
-            client_disconnected,
-            requests,
-            connection.as_mut(),
-        );
-        match tokio::time::timeout_at(core.clock.instant(from.plus(timeout)), served).await {
-            Ok(true) => return DriveEnd::Ended,
-            Ok(false) => return DriveEnd::Draining,
-            Err(_) if is_idle && requests.is_idle() && requests.total.get() == before => {
-                return DriveEnd::Idle;
-            }
-            Err(_) => {}
-        }
-    }
-}
-
-/// Drives `connection` until it ends or the client disconnects (true), or until the drain reaches `phase` (false).
-async fn drive<F>(
-    core: &ServeContext,
-    phase: DrainPhase,
-    client_disconnected: &mut ClientDisconnect<'_>,
-    requests: &ClientConnection,
-    mut connection: Pin<&mut F>,
-) -> bool
-where
-    F: Future<Output = hyper::Result<()>>,
-{
-    poll_fn(|cx: &mut Context<'_>| {
-        if client_disconnected.poll_left(cx).is_ready() {
-            record_protocol_error(core, requests, connection.as_mut(), cx);
-            return Poll::Ready(true);
-        }
-        if requests.messages.is_some() {
-            requests.unread_bodies.poll(cx);
-        }
-        if core.phase.get() >= phase {
-            return Poll::Ready(false);
-        }
-        match connection.as_mut().poll(cx) {
-            Poll::Pending => {
-                ready!(client_disconnected.poll_left_meanwhile(cx));
-                record_protocol_error(core, requests, connection.as_mut(), cx);
-            }
-            Poll::Ready(Ok(())) => {}
-            Poll::Ready(Err(error)) => record(core, requests, &error),
-        }
-        Poll::Ready(true)
-    })
-    .await
-}
-
-/// Records the protocol error because of which hyper was closing the connection when the client disconnected. hyper
-/// reports it only when the connection is closed.
-fn record_protocol_error<F>(
-    core: &ServeContext,
-    requests: &ClientConnection,
-    connection: Pin<&mut F>,
-    cx: &mut Context<'_>,
-) where
-    F: Future<Output = hyper::Result<()>>,
-{
-    if requests.active.get() == 0
-        && let Poll::Ready(Err(error)) = connection.poll(cx)
-    {
-        record(core, requests, &error);
-    }
-}
-
-/// Logs that a connection ended with `error`, and counts it if the client violated the protocol.
-fn record(core: &ServeContext, connection: &ClientConnection, error: &hyper::Error) {
-    tracing::debug!(%error, "a client connection ended");
-    if is_for_resets(error, &connection.credits) {
-        core.settings.events.send(ClientEvent::EndedForResets);
-        return;
-    }
-    let offence = if error.is_parse_too_large() {
-        Offence::TooLarge
-    } else if error.is_parse() {
-        Offence::Malformed
-    } else if is_refused_by_h2(error) && !connection.credits.is_closing() {
-        Offence::Protocol
-    } else {
-        return;
-    };
-    let detail = error.source().unwrap_or(error).to_string();
-    core.defence
-        .record(offence, connection.peer.remote, &detail);
-}
-
-/// Whether h2 closed the connection because the client violated the protocol.
-fn is_refused_by_h2(error: &hyper::Error) -> bool {
-    let error = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
-    error.is_some_and(|error| error.is_library() && error.is_go_away())
-}
-
-/// Whether h2 closed the connection because of too many resets. h2 counts resets of streams that it has not passed
-/// to hyper yet, which `premature_resets` therefore never sees. h2 uses the same error code for other floods.
-fn is_for_resets(error: &hyper::Error, credits: &FrameCredits) -> bool {
-    let source = error.source().and_then(|e| e.downcast_ref::<h2::Error>());
-    source.is_some_and(|error| {
-        error.is_library() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
-    }) && credits.resets() >= H2_RESETS
-        && !credits.is_closing()
-}
-
-/// Whether `connection` ends within `time`.
-async fn ends_within(time: Duration, connection: impl Future<Output = bool>) -> bool {
-    tokio::time::timeout(time, connection)
-        .await
-        .unwrap_or(false)
 }

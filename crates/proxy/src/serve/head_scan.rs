@@ -18,6 +18,8 @@ pub(crate) struct HeadFacts {
     pub(crate) bare_line_feed: bool,
     /// Whether there is a `Content-Length` line.
     pub(crate) has_content_length: bool,
+    /// How many lines it has, without empty ones.
+    pub(crate) lines: usize,
 }
 
 /// Searches for the end of one head.
@@ -91,6 +93,7 @@ impl HeadScanner {
         }
         self.begun = true;
         self.not_a_head = cannot_be_head;
+        self.facts.lines += usize::from(!is_empty);
         self.facts.bare_line_feed |= bare;
         self.facts.has_content_length |= has_length;
         is_empty
@@ -127,11 +130,19 @@ mod tests {
         assert!(facts(both).has_content_length);
         assert!(!facts(both).bare_line_feed);
         let body = b"POST / HTTP/1.1\r\nHost: a\r\n\r\nContent-Length: 3\n";
-        assert_eq!(facts(body), HeadFacts::default(), "that is the body");
+        assert!(!facts(body).has_content_length, "that is the body");
+        assert!(!facts(body).bare_line_feed);
         assert!(facts(b"GET / HTTP/1.1\nHost: a\r\n\r\n").bare_line_feed);
         assert!(facts(b"GET / HTTP/1.1\r\nHost: a\r\n\n").bare_line_feed);
         assert!(facts(b"\r\n\r\nGET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n").has_content_length);
         assert!(!facts(b"\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").bare_line_feed);
+    }
+
+    #[test]
+    fn the_lines_of_one_head_are_counted_without_empty_ones() {
+        let two = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nX: b\r\n";
+        assert_eq!(facts(two).lines, 2);
+        assert_eq!(facts(b"GET / HTTP/1.0\n\n").lines, 1);
     }
 
     #[test]

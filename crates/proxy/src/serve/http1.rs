@@ -38,6 +38,9 @@ use fairgate_base::socket::Socket;
 /// The head that hyper gets in place of one that was dropped or too large.
 const REPLACEMENT_HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";
 
+/// How many header lines hyper parses unless it is told another number.
+const USUAL_LINES: usize = 100;
+
 /// The most bytes of a body that are read at a time.
 const READ_AT_ONCE: usize = 16 << 10;
 
@@ -99,7 +102,7 @@ impl Http1Reader {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.released > 0 {
-            return Poll::Ready(self.pass_head_on(buf));
+            return self.poll_pass_head_on(buf);
         }
         match self.messages.stage() {
             Stage::Head => self.poll_head(socket, cx, buf),
@@ -182,7 +185,7 @@ impl Http1Reader {
         }
         loop {
             if self.scan_held() || self.refuse_too_large() || self.is_dropped(cx) {
-                return Poll::Ready(self.pass_head_on(buf));
+                return self.poll_pass_head_on(buf);
             }
             match self.poll_more(socket, cx) {
                 Poll::Ready(Ok(0)) => {
@@ -193,7 +196,7 @@ impl Http1Reader {
                 Poll::Pending => return self.poll_timer(cx),
             };
             if self.released > 0 {
-                return Poll::Ready(self.pass_head_on(buf));
+                return self.poll_pass_head_on(buf);
             }
         }
     }
@@ -248,10 +251,14 @@ impl Http1Reader {
         } else {
             self.released = len;
             self.messages.head_complete(HeadCheck::Scanned(facts));
+            // One of the lines is that of the request.
+            if facts.lines > 1 + USUAL_LINES {
+                self.messages.need_large_parser();
+            }
         }
     }
 
-    /// Reads directly into hyper's buffer. If the head is not complete, holds what was read, and is pending.
+    /// Reads directly into hyper's buffer. If the head is not complete, or has many lines, holds what was read, and is pending.
     fn poll_whole_head(
         &mut self,
         socket: &mut Socket,
@@ -265,6 +272,11 @@ impl Http1Reader {
             return Poll::Ready(Ok(()));
         }
         if let Some((end, facts)) = self.scanner.scan(new) {
+            if facts.lines > 1 + USUAL_LINES {
+                self.held.push(new);
+                buf.set_filled(before);
+                return Poll::Pending;
+            }
             self.held.push(&new[end..]);
             self.messages.head_complete(HeadCheck::Scanned(facts));
             buf.set_filled(before + end);
@@ -356,6 +368,14 @@ impl Http1Reader {
         self.timer = None;
     }
 
+    /// Pending while the head needs another parser; then this is polled again by that one.
+    fn poll_pass_head_on(&mut self, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.messages.needs_large_parser() {
+            return Poll::Pending;
+        }
+        Poll::Ready(self.pass_head_on(buf))
+    }
+
     fn pass_head_on(&mut self, buf: &mut ReadBuf<'_>) -> io::Result<()> {
         self.timer = None;
         self.scanned = 0;
@@ -387,6 +407,7 @@ impl Http1Reader {
         if self.held.is_empty() {
             return Poll::Pending;
         }
+        self.messages.head_begun();
         let limit = self.limits.timeout;
         let timer = self
             .timer

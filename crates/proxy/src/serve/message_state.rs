@@ -7,7 +7,10 @@
 //! Both sides run on the same thread, and a lock is never contended. It is there because hyper's `upgrade` needs a
 //! connection that is `Send`, and the reader is a part of it.
 
-use std::task::{Context, Waker};
+use std::{
+    sync::atomic::{AtomicU8, Ordering},
+    task::{Context, Waker},
+};
 
 use super::{chunked::ChunkScanner, head_scan::HeadFacts};
 use fairgate_core::sync::{Mutex, lock};
@@ -57,14 +60,25 @@ pub(super) enum UnreadBody {
     Unknown,
 }
 
-/// The state of a connection. Shared by its reader and its service.
+/// The state of a connection. Shared by its reader, its service and its task.
 #[derive(Debug, Default)]
-pub(crate) struct MessageState(Mutex<State>);
+pub(crate) struct MessageState {
+    state: Mutex<State>,
+    parser: AtomicU8,
+}
+
+/// A value of `MessageState::parser`: a head has more lines than hyper's parser has room for, and waits for another parser. At first
+/// it is 0: a parser with the usual room. Room is made anew for each head, so more of it costs each request.
+const TOO_SMALL: u8 = 1;
+/// The parser has room for all lines that a head may have.
+const LARGE: u8 = 2;
 
 #[derive(Debug)]
 struct State {
     stage: Stage,
     head: HeadCheck,
+    /// Whether a part of the next head has arrived.
+    head_begun: bool,
     /// Whether the request that is being read already got its response.
     answered: bool,
     /// The reader, while it waits for a reply to end.
@@ -76,6 +90,7 @@ impl Default for State {
         Self {
             stage: Stage::Head,
             head: HeadCheck::Scanned(HeadFacts::default()),
+            head_begun: false,
             answered: false,
             waiting: None,
         }
@@ -85,17 +100,51 @@ impl Default for State {
 impl MessageState {
     /// What the next bytes belong to.
     pub(super) fn stage(&self) -> Stage {
-        lock(&self.0).stage
+        lock(&self.state).stage
     }
 
     /// Wakes `cx` when reading can continue.
     pub(super) fn wait(&self, cx: &Context<'_>) {
-        lock(&self.0).waiting = Some(cx.waker().clone());
+        lock(&self.state).waiting = Some(cx.waker().clone());
+    }
+
+    /// Whether no byte has arrived since the last message.
+    pub(super) fn is_between(&self) -> bool {
+        let state = lock(&self.state);
+        matches!(state.stage, Stage::Head) && !state.head_begun
+    }
+
+    /// A part of a head has arrived.
+    pub(super) fn head_begun(&self) {
+        lock(&self.state).head_begun = true;
+    }
+
+    /// The parser has to have more room before the head is passed on, unless it has already.
+    pub(super) fn need_large_parser(&self) {
+        if !self.has_large_parser() {
+            self.parser.store(TOO_SMALL, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a head waits for a parser with more room.
+    pub(super) fn needs_large_parser(&self) -> bool {
+        self.parser.load(Ordering::Relaxed) == TOO_SMALL
+    }
+
+    /// From now on the parser has room for all lines that a head may have.
+    pub(super) fn set_large_parser(&self) {
+        self.parser.store(LARGE, Ordering::Relaxed);
+    }
+
+    /// Whether the parser has room for all lines that a head may have.
+    pub(super) fn has_large_parser(&self) -> bool {
+        self.parser.load(Ordering::Relaxed) == LARGE
     }
 
     /// A head is passed to hyper.
     pub(super) fn head_complete(&self, head: HeadCheck) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
+        state.head_begun = false;
         state.stage = Stage::Parsing;
         state.head = head;
     }
@@ -103,7 +152,7 @@ impl MessageState {
     /// hyper has parsed the head, and a body with this framing follows. Returns the result of
     /// scanning the head.
     pub(super) fn parsed(&self, framing: Framing) -> HeadCheck {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         state.answered = false;
         state.stage = match framing {
             Framing::Length(0) => Stage::Complete,
@@ -118,7 +167,7 @@ impl MessageState {
 
     /// More of the body was read; `stage` is what follows.
     pub(super) fn body_read(&self, stage: Stage) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         state.stage = match stage {
             Stage::Complete if state.answered => Stage::Head,
             stage => stage,
@@ -127,7 +176,7 @@ impl MessageState {
 
     /// The request has ended, so the next one may be parsed.
     pub(super) fn answered(&self) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         state.answered = true;
         if matches!(state.stage, Stage::Complete) {
             state.stage = Stage::Head;
@@ -139,12 +188,12 @@ impl MessageState {
 
     /// From now on the connection is a tunnel.
     pub(super) fn becomes_a_tunnel(&self) {
-        lock(&self.0).stage = Stage::Tunnel;
+        lock(&self.state).stage = Stage::Tunnel;
     }
 
     /// How much of the request's body was not read yet.
     pub(super) fn unread(&self) -> UnreadBody {
-        match lock(&self.0).stage {
+        match lock(&self.state).stage {
             Stage::Length(bytes) => UnreadBody::Bytes(bytes),
             Stage::Chunked(_) => UnreadBody::Unknown,
             Stage::Head | Stage::Parsing | Stage::Complete | Stage::Tunnel => UnreadBody::Nothing,

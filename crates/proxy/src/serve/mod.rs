@@ -1,7 +1,7 @@
 //! Receives requests from clients.
 //!
 //! One listener, one acceptor (`acceptor`); each connection goes to the least loaded core and stays there
-//! (`connection`). hyper parses HTTP, but the bytes of every connection are followed here first (`checked_socket`,
+//! (`connection`, `http1_connection`). hyper parses HTTP, but the bytes of every connection are followed here first (`checked_socket`,
 //! `http1`, `http2`): so no part of one request is ever taken for another, unfinished heads have bounded
 //! memory (`head_budget`), and floods of frames end the connection (`frame_credits`). Requests that hyper
 //! accepts but servers could read in two ways are refused (`head_check`); refusals are counted (`defence`). A client
@@ -24,6 +24,7 @@ mod defence;
 mod descriptor_limit;
 mod disconnect;
 mod drain;
+mod driving;
 mod event;
 mod frame_credits;
 mod hangup_watcher;
@@ -34,8 +35,10 @@ mod head_scan;
 mod header_block;
 mod held_bytes;
 mod http1;
+mod http1_connection;
 mod http2;
 mod http2_frames;
+mod lent_socket;
 mod message_state;
 mod opening;
 mod premature_resets;

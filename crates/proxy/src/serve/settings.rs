@@ -37,6 +37,9 @@ pub struct ServeSettings {
     pub head_timeout: Duration,
     /// How long a connection may be idle: 120 s. At least the 90 s for which clients keep theirs.
     pub idle_timeout: Duration,
+    /// After so long without a request, an HTTP/1 connection keeps its socket and no buffers: 5 s. At least a
+    /// millisecond.
+    pub park_after: Duration,
     /// How long a client may leave data unread that is ready for it: 60 s.
     pub stall_timeout: Duration,
     /// How long an HTTP/2 client may be silent before a `PING` is sent: 30 s.
@@ -84,6 +87,7 @@ impl Default for ServeSettings {
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(32),
             idle_timeout: Duration::from_secs(120),
+            park_after: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(60),
             keep_alive_interval: Duration::from_secs(30),
             keep_alive_timeout: Duration::from_secs(15),
