@@ -4,7 +4,7 @@
 //! `mutateTopologySpreadConstraints`), `pkg/api/persistentvolumeclaim/util.go` (`EnforceDataSourceBackwardsCompatibility`,
 //! `NormalizeDataSources`), `pkg/registry/discovery/endpointslice/strategy.go` (`dropTopologyOnV1`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -86,20 +86,32 @@ fn topologies(slice: &mut Value, old: Option<&Value>) {
 /// Containers have the profile of their annotation, the former name of the field, unless they or the pod have it already.
 fn app_armor_profiles(pod: &mut Value) {
     const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
-    if text(pod, "/spec/os/name") == Some("windows") {
+    if pod["spec"]["os"]["name"] == "windows" {
         return;
     }
-    let annotations = pod.pointer("/metadata/annotations").cloned();
-    let Some(Value::Object(mut annotations)) = annotations else {
+    let Some(annotations) = pod["metadata"]["annotations"].as_object() else {
         return;
     };
+    // Nearly no pod has any, so the others are not copied.
+    let profiles = annotations.iter().filter_map(|(key, value)| {
+        let name = key.strip_prefix(PREFIX)?;
+        Some((name.to_owned(), value.clone()))
+    });
+    let mut profiles: BTreeMap<String, Value> = profiles.collect();
+    if profiles.is_empty() {
+        return;
+    }
     let of_pod = pod.pointer("/spec/securityContext/appArmorProfile");
     let of_pod = of_pod.cloned();
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
-        for container in list_mut(pod, &format!("/spec/{list}")) {
+    for list in [
+        "/spec/containers",
+        "/spec/initContainers",
+        "/spec/ephemeralContainers",
+    ] {
+        for container in list_mut(pod, list) {
             let name = container["name"].as_str().unwrap_or_default();
             // No other container of a pod that is stored has the name.
-            let annotation = annotations.remove(&format!("{PREFIX}{name}"));
+            let annotation = profiles.remove(name);
             let profile = annotation.as_ref().and_then(Value::as_str);
             let profile = profile.and_then(profile_of);
             let Some(profile) = profile.filter(|found| Some(found) != of_pod.as_ref()) else {
@@ -136,6 +148,11 @@ fn profile_of(annotation: &str) -> Option<Value> {
 
 /// Selectors select by the labels of the pod that their `matchLabelKeys` and `mismatchLabelKeys` name.
 fn selected_label_keys(pod: &mut Value) -> Result<(), TooManyRequirements> {
+    let has = |name: &str| !pod["spec"][name].is_null();
+    if !has("affinity") && !has("topologySpreadConstraints") {
+        // There are no selectors, and the labels need not be copied.
+        return Ok(());
+    }
     let labels = pod.pointer("/metadata/labels").cloned();
     let Some(Value::Object(labels)) = labels else {
         return Ok(());

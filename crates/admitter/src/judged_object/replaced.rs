@@ -48,7 +48,8 @@ fn utilization(scaler: &mut Value) {
 
 /// A negative grace period is one second. That of a template stays.
 fn grace_period(pod: &mut Value) {
-    if let Some(period) = pod.pointer_mut("/spec/terminationGracePeriodSeconds")
+    let spec = pod.get_mut("spec");
+    if let Some(period) = spec.and_then(|spec| spec.get_mut("terminationGracePeriodSeconds"))
         && period.as_i64().is_some_and(|seconds| seconds < 0)
     {
         *period = json!(1);
