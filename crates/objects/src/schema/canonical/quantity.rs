@@ -12,6 +12,8 @@
 
 pub(crate) mod arithmetic;
 
+use std::borrow::Cow;
+
 /// The largest exponent, and the negative of the smallest one. Beyond it Go's arithmetic overflows.
 const MAX_EXPONENT: i64 = 1 << 30;
 
@@ -71,6 +73,9 @@ pub(crate) fn canonical(text: &str) -> Result<String, QuantityError> {
     }
     match short(&parts, exponent, form) {
         Some(true) => return Ok(text.to_owned()),
+        Some(false) if form == Form::Binary && parts.is_shortest(text) => {
+            return Ok(text.to_owned());
+        }
         None if !parts.is_number => return Err(QuantityError::Number),
         _ => {}
     }
@@ -91,6 +96,9 @@ pub(crate) fn canonical(text: &str) -> Result<String, QuantityError> {
 
 /// The text of an amount that is rounded to thousandths, away from zero; none if it has no smaller parts.
 pub(crate) fn rounded_to_milli(text: &str) -> Option<String> {
+    if has_no_small_part(text) {
+        return None;
+    }
     let (mut amount, form, negative) = exact(text)?;
     if amount.digits.is_empty() || amount.exponent >= MILLI {
         return None;
@@ -98,6 +106,15 @@ pub(crate) fn rounded_to_milli(text: &str) -> Option<String> {
     amount.round_up(MILLI);
     let sign = if negative { "-" } else { "" };
     Some(format!("{sign}{}", amount.text(form)))
+}
+
+/// Whether an amount is a whole number of thousandths because its suffix says so; it may be one all the same if not.
+fn has_no_small_part(text: &str) -> bool {
+    let Ok(parts) = Parts::of(text) else {
+        return false;
+    };
+    let suffix = suffix(parts.suffix);
+    parts.fraction.is_empty() && suffix.is_some_and(|(exponent, _)| exponent >= MILLI)
 }
 
 /// An amount without its sign, how it is written, and whether it is negative.
@@ -155,6 +172,16 @@ impl<'a> Parts<'a> {
             suffix: rest,
             is_number,
         })
+    }
+}
+
+impl Parts<'_> {
+    /// Whether a whole number with a binary suffix is written as it would be: it is no multiple of 1024, and has neither a sign nor zeros
+    /// before it.
+    fn is_shortest(&self, text: &str) -> bool {
+        let value: Option<u64> = self.whole.parse().ok();
+        value.is_some_and(|value| value % 1024 != 0)
+            && text.len() == self.whole.len() + self.suffix.len()
     }
 }
 
@@ -226,7 +253,11 @@ fn short(parts: &Parts<'_>, exponent: i64, form: Form) -> Option<bool> {
     if precision < 0 || scale < NANO {
         return None;
     }
-    let digits = format!("{}{}", parts.whole, parts.fraction);
+    let digits: Cow<'_, str> = if parts.fraction.is_empty() {
+        parts.whole.into()
+    } else {
+        format!("{}{}", parts.whole, parts.fraction).into()
+    };
     let value: i64 = digits.parse().ok()?;
     Some(match form {
         Form::Binary => {
