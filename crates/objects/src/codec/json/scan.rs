@@ -51,13 +51,24 @@ pub(in super::super) fn read(text: &[u8]) -> Result<ScannedText<'_>, SyntaxError
     };
     scanner.next_token();
     let start = scanner.at;
-    scanner.is_plain = text.iter().all(|byte| *byte < 0x7f);
+    scanner.is_plain = text.is_ascii() && !text.contains(&0x7f);
     let node = scanner.value()?;
     let plain = scanner.is_plain.then(|| &text[start..scanner.at]);
     match scanner.next_token() {
         None => Ok(ScannedText { node, plain }),
         Some(_) => Err(scanner.unexpected("after top-level value")),
     }
+}
+
+/// How many of eight bytes of a string come before the first that does not stand for itself; `None` if all do. The first byte is the lowest.
+fn ordinary_of_eight(eight: u64) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    // The lowest byte that is less than `limit`, which is at most 128, has its high bit set, and so may bytes above it.
+    let below = |bytes: u64, limit: u64| bytes.wrapping_sub(ONES * limit) & !bytes & HIGH;
+    let is = |byte: u8| below(eight ^ (ONES * u64::from(byte)), 1);
+    let special = below(eight, u64::from(b' ')) | is(b'"') | is(b'\\');
+    (special != 0).then_some(special.trailing_zeros() as usize / 8)
 }
 
 struct Scanner<'a> {
@@ -272,8 +283,16 @@ impl<'a> Scanner<'a> {
 
     /// Takes the bytes of a string that stand for themselves.
     fn skip_ordinary(&mut self) {
+        let mut rest = &self.text[self.at..];
+        while let Some((eight, after)) = rest.split_first_chunk() {
+            if let Some(ordinary) = ordinary_of_eight(u64::from_le_bytes(*eight)) {
+                self.at += ordinary;
+                return;
+            }
+            self.at += eight.len();
+            rest = after;
+        }
         let is_special = |byte: &u8| *byte < b' ' || matches!(byte, b'"' | b'\\');
-        let rest = &self.text[self.at..];
         self.at += rest.iter().position(is_special).unwrap_or(rest.len());
     }
 
