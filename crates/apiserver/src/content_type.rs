@@ -18,7 +18,8 @@ use crate::{
 ///
 /// 415.
 pub fn body_media(content_type: &str) -> Result<Media, StatusError> {
-    if content_type.is_empty() {
+    // What nearly all bodies are need not be parsed.
+    if content_type.is_empty() || content_type == Media::Json.name() {
         return Ok(Media::Json);
     }
     let name = go::media_type(content_type);
