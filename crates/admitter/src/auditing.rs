@@ -130,10 +130,10 @@ impl BackgroundAudit {
     /// `old` is being read if there was a place for that.
     async fn judge(mut self, place: Option<AuditPlace>, old: Option<OldRead>) {
         let end = self.verdict(place, old).await;
-        let end = self.settled(end).await;
+        let mut end = self.settled(end).await;
         self.is_done = true;
         if !matches!(end, Err(Unjudged::Absent)) {
-            self.record(end.as_ref());
+            self.record(end.as_mut().map_err(|unjudged| &*unjudged));
         }
     }
 
@@ -454,7 +454,7 @@ impl BackgroundAudit {
         admitter.revisions.note(group, resource, version, now);
     }
 
-    fn record(&self, end: Result<&Evaluated, &Unjudged>) {
+    fn record(&self, end: Result<&mut Evaluated, &Unjudged>) {
         let record = self.side.recorded(&self.evaluation, end);
         self.side.admitter.recorder.record(record);
     }

@@ -3,6 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    mem::take,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -252,6 +253,19 @@ impl JudgedWrite {
         let fields = self.set_by_server.iter();
         let fields = fields.map(|one| one.policy.len() + 48 + 8 * one.fields.len());
         warnings + annotations + checks.sum::<usize>() + fields.sum::<usize>()
+    }
+
+    /// Takes what a record has and the response does not need; the warnings are for both.
+    pub(crate) fn take_recorded(&mut self) -> Self {
+        Self {
+            warnings: self.warnings.clone(),
+            annotations: take(&mut self.annotations),
+            checks: take(&mut self.checks),
+            set_by_server: take(&mut self.set_by_server),
+            usage: take(&mut self.usage),
+            secret_params: take(&mut self.secret_params),
+            ..Self::default()
+        }
     }
 
     /// Keeps only the refusal and the sums for each policy.

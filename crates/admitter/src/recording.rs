@@ -1,35 +1,45 @@
 //! Makes the records of judged requests.
 
+use std::time::Duration;
+
 use uuid::Uuid;
 
 use crate::{
     admitter::Admitter,
     evaluate::{Evaluated, Unjudged},
+    judge_job::JudgedWrite,
     plan::JudgePlan,
 };
 use fairgate_admission::{AdmissionDecision, AdmissionMode, AdmissionRecord, RecordedRequest};
 use fairgate_core::time::Time;
 
-/// The record of a request with this ID, which was judged from `started` until now.
+/// The record of a request with this ID, which was judged from `started` until now. It takes from the verdict what only records have.
 pub(crate) fn record_of(
     admitter: &Admitter,
     plan: &JudgePlan,
     id: u128,
     started: Time,
-    end: Result<&Evaluated, &Unjudged>,
+    end: Result<&mut Evaluated, &Unjudged>,
 ) -> AdmissionRecord {
     let facts = &plan.facts;
-    let judged = end.map(|end| end.judged.clone()).unwrap_or_default();
-    let (decision, failure) = match end {
-        Ok(end) if end.judged.refusal.is_some() => (AdmissionDecision::Denied, String::new()),
-        Ok(_) => (AdmissionDecision::Allowed, String::new()),
+    let (judged, judging, decision, failure) = match end {
+        Ok(end) => {
+            let decision = if end.judged.refusal.is_some() {
+                AdmissionDecision::Denied
+            } else {
+                AdmissionDecision::Allowed
+            };
+            let judged = end.judged.take_recorded();
+            (judged, end.judging, decision, String::new())
+        }
         Err(unjudged) => {
             let decision = if admitter.mode == AdmissionMode::Enforce {
                 AdmissionDecision::Failed
             } else {
                 AdmissionDecision::NotJudged
             };
-            (decision, failure_of(unjudged))
+            let nothing = JudgedWrite::default();
+            (nothing, Duration::ZERO, decision, failure_of(unjudged))
         }
     };
     AdmissionRecord {
@@ -57,7 +67,7 @@ pub(crate) fn record_of(
         usage: judged.usage,
         secret_params: judged.secret_params,
         set_by_server: judged.set_by_server,
-        judging: end.map(|end| end.judging).unwrap_or_default(),
+        judging,
         total: admitter.clock.now().since(started),
     }
 }

@@ -274,13 +274,13 @@ impl AdmissionSide {
         };
         let mut retries = 0;
         loop {
-            let verdict = match end {
+            let mut verdict = match end {
                 Ok(verdict) => verdict,
                 Err(unjudged) => {
                     return self.not_judged(unjudged, call, evaluation, inner).await;
                 }
             };
-            let record = self.recorded(evaluation, Ok(&verdict));
+            let record = self.recorded(evaluation, Ok(&mut verdict));
             let carried = self.carry_out(verdict, record, evaluation, call, &mut inner, retries);
             match carried.await? {
                 CarriedOut::Reply(reply) => return Ok(reply),
@@ -443,7 +443,7 @@ impl AdmissionSide {
     pub(crate) fn recorded(
         &self,
         evaluation: &Evaluation,
-        end: Result<&Evaluated, &Unjudged>,
+        end: Result<&mut Evaluated, &Unjudged>,
     ) -> AdmissionRecord {
         let (id, started) = (evaluation.id, evaluation.started);
         record_of(&self.admitter, &evaluation.plan, id, started, end)

@@ -243,7 +243,7 @@ pub(super) const ADMITTER: Edges = &[
             "responses",
         ],
     ),
-    ("recording", &["admitter", "evaluate", "plan"]),
+    ("recording", &["admitter", "evaluate", "judge_job", "plan"]),
     (
         "request_document",
         &[
