@@ -226,16 +226,18 @@ impl Drawing {
     }
 }
 
-/// The result as text: of an error, its message.
+/// The result as text, of an error its message, and what it cost.
 fn result(environment: &CelEnvironment, expression: &str, object: &Value) -> String {
     let program = environment.compile(expression).unwrap();
     let text = object.to_string();
     let document: CelJson<'_> = serde_json::from_str(&text).unwrap();
     let bindings = environment.bindings().with("x", CelValue::json(&document));
-    match program.evaluate(&bindings).result {
+    let evaluation = program.evaluate(&bindings);
+    let result = match evaluation.result {
         Ok(value) => json_of(&value).to_string(),
         Err(error) => error.to_string(),
-    }
+    };
+    format!("{result} for {}", evaluation.cost)
 }
 
 fn reads(environment: &CelEnvironment, expression: &str) -> Option<CelReads> {
