@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fairgate_cel::{CelEnvironment, CelReads, PatternBudget};
 use fairgate_core::names;
+use fairgate_objects::schema::UnreadParts;
 use k8s_openapi::api::admissionregistration::v1::{
     AuditAnnotation, ParamRef, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingAdmissionPolicySpec, Validation,
@@ -80,6 +81,8 @@ pub(crate) struct CompiledPolicy {
     pub(crate) reads_defaults: bool,
     /// Whether an expression may read who owns the fields of the object.
     pub(crate) reads_owners: bool,
+    /// The parts of the object that no expression reads.
+    pub(crate) unread: UnreadParts,
     /// The fields which a server sets, of any kind, that an expression may read.
     pub(crate) set_by_server: Box<[&'static FieldSetByServer]>,
     pub(crate) bindings: Vec<PolicyBinding>,
@@ -159,6 +162,7 @@ impl CompiledPolicy {
             reads_name: false,
             reads_defaults: false,
             reads_owners: false,
+            unread: UnreadParts::NONE,
             set_by_server: Box::default(),
             bindings: bindings.iter().copied().map(PolicyBinding::new).collect(),
             numbers: PolicyVariableNumbers::default(),
@@ -173,6 +177,7 @@ impl CompiledPolicy {
             || compiled.expressions().any(|one| one.uses(REQUEST_RESOURCE));
         compiled.reads_defaults = reads::may_read_defaults(&reads);
         compiled.reads_owners = reads::may_read_owners(&reads);
+        compiled.unread = reads::unread_parts(&reads);
         compiled.set_by_server = FieldSetByServer::read_by(&reads).collect();
         compiled
     }

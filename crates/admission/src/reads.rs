@@ -1,8 +1,10 @@
 //! What the expressions of a policy may read.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use fairgate_cel::{CelOrigins, CelReads, CelStep};
+use fairgate_objects::schema::UnreadParts;
 
 use crate::environment::VARIABLES;
 use crate::expression::PolicyExpression;
@@ -69,4 +71,15 @@ pub(crate) fn may_read_defaults(reads: &CelReads) -> bool {
 /// Whether the owners of the fields of the object may be read.
 pub(crate) fn may_read_owners(reads: &CelReads) -> bool {
     reads.may_read(&CelStep::path(&["object", "metadata", "managedFields"]))
+}
+
+/// The parts of the object that are not read, and on which nothing depends that is.
+pub(crate) fn unread_parts(reads: &CelReads) -> UnreadParts {
+    static PATHS: LazyLock<Vec<(UnreadParts, Vec<CelStep>)>> = LazyLock::new(|| {
+        let paths = UnreadParts::paths();
+        let of_object = |path: Vec<_>| CelStep::path(&[&["object"], &*path].concat());
+        paths.map(|(part, path)| (part, of_object(path))).collect()
+    });
+    let read = PATHS.iter().filter(|(_, path)| reads.may_read(path));
+    read.fold(UnreadParts::ALL, |unread, (part, _)| unread.without(*part))
 }

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use fairgate_cel::PatternBudget;
+use fairgate_objects::schema::UnreadParts;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -32,6 +33,8 @@ pub struct PossiblePolicy<'p> {
     pub reads_defaults: bool,
     /// Whether its expressions may read who owns the fields of the object.
     pub reads_owners: bool,
+    /// The parts of the object that its expressions do not read.
+    pub unread: UnreadParts,
     /// The kind of its params; `None` if it has none.
     pub param_kind: Option<&'p PolicyParamKind>,
 }
@@ -210,6 +213,7 @@ impl PolicySet {
                 reads_name: policy.reads_name,
                 reads_defaults: policy.reads_defaults,
                 reads_owners: policy.reads_owners,
+                unread: policy.unread,
                 param_kind: policy.param_kind.as_ref(),
             })
             .collect()

@@ -62,7 +62,7 @@ pub(crate) struct Evaluation {
     /// The query as it was sent, or empty.
     pub(crate) raw_query: String,
     pub(crate) body: Bytes,
-    /// The object in the body, if it was decoded when the body was read, and is judged next.
+    /// The object in the body, if it was decoded when the body was read, and is judged next. Parts that no policy reads are not in it.
     pub(crate) decoded: Option<DecodedObject>,
     /// What was said of the duplicate fields that were removed from the body.
     pub(crate) duplicates: Vec<String>,

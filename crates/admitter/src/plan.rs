@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fairgate_admission::{AdmissionAttributes, AdmissionOperation, Fidelity, PossiblePolicy};
 use fairgate_core::digest::User;
+use fairgate_objects::schema::UnreadParts;
 
 use crate::{
     admitter::Admitter,
@@ -30,6 +31,8 @@ pub(crate) struct JudgePlan {
     pub(crate) reads_defaults: bool,
     /// Who owns the fields of an object that the request creates; `None` if no policy reads that.
     pub(crate) owner: Option<String>,
+    /// The parts of the object that neither policies nor what is made for them read.
+    pub(crate) unread: UnreadParts,
 }
 
 /// Whether any policy may match a request. Costs some searches in hash tables, and allocates nothing.
@@ -155,6 +158,14 @@ impl JudgePlan {
         let mut facts = WriteFacts::new(write, user, served);
         facts.dry_run = query.is_dry_run();
         let reads_owners = possible.iter().any(|policy| policy.reads_owners);
+        // What is converted to other versions is asked for by the names there, and each field has an owner.
+        let is_one_version = (facts.served.as_deref()).is_none_or(|of| of.equivalents.len() <= 1);
+        let unread = if is_one_version && !reads_owners {
+            let unread = possible.iter().map(|policy| policy.unread);
+            unread.fold(UnreadParts::ALL, UnreadParts::and)
+        } else {
+            UnreadParts::NONE
+        };
         // Defaults have owners, too.
         let reads_defaults = reads_owners || possible.iter().any(|policy| policy.reads_defaults);
         // A namespace has its name as a label, too.
@@ -165,6 +176,7 @@ impl JudgePlan {
             fidelity,
             reads_name,
             reads_defaults,
+            unread,
             owner: reads_owners.then(|| query.manager(user_agent)),
             query,
         }

@@ -105,11 +105,12 @@ impl Evaluation {
         let large = if plan.is_yaml() { LARGE_YAML } else { LARGE };
         let (format, patch) = (plan.format, plan.patch);
         let decodes = self.is_judged_at_once();
+        let unread = self.plan.unread;
         let read = move || {
             let ty = document_type(&facts, patch);
             let mut document = request_document::read(&ty, format, &body, validation)?;
             let object = match ty {
-                DocumentType::Object(expect) if decodes => document.take_object(&expect),
+                DocumentType::Object(expect) if decodes => document.take_object(&expect, unread),
                 _ => None,
             };
             Ok(ReadDocument {
@@ -209,23 +210,29 @@ fn table_of(facts: &WriteFacts) -> Option<&'static Struct> {
     built_in(kind.group, kind.version, kind.kind)
 }
 
+/// The type of an object of a kind with a table.
+pub(crate) fn expected_type(facts: &WriteFacts) -> Option<ExpectedType<'_>> {
+    let kind = facts.group_version_kind();
+    table_of(facts).map(|shape| ExpectedType {
+        group: kind.group,
+        version: kind.version,
+        kind: kind.kind,
+        shape,
+        scheme: codec::built_in_types(),
+        empty: EmptyValues::Kept,
+    })
+}
+
 /// What the body of a request describes.
 fn document_type(facts: &WriteFacts, patch: Option<PatchType>) -> DocumentType<'_> {
     let kind = facts.group_version_kind();
-    match (patch, facts.verb, table_of(facts)) {
+    match (patch, facts.verb, expected_type(facts)) {
         (Some(PatchType::Json), ..) => DocumentType::JsonPatch,
         (Some(PatchType::Merge), ..) => DocumentType::MergePatch,
         (Some(PatchType::Strategic), ..) => DocumentType::StrategicPatch,
         (Some(PatchType::Apply), ..) => DocumentType::Apply,
         (None, WriteVerb::Delete | WriteVerb::DeleteCollection, _) => DocumentType::DeleteOptions,
-        (None, _, Some(shape)) => DocumentType::Object(ExpectedType {
-            group: kind.group,
-            version: kind.version,
-            kind: kind.kind,
-            shape,
-            scheme: codec::built_in_types(),
-            empty: EmptyValues::Kept,
-        }),
+        (None, _, Some(expected)) => DocumentType::Object(expected),
         (None, _, None) => DocumentType::Unstructured {
             version: &facts.version,
             kind: kind.kind,

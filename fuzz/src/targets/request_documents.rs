@@ -11,7 +11,7 @@ use fairgate_objects::{
         envelope, json, protobuf,
         request_document::{self, DocumentError, DocumentType, RequestDocument},
     },
-    schema::core_v1,
+    schema::{UnreadParts, core_v1},
 };
 use serde_json::Value;
 
@@ -115,8 +115,13 @@ fn run(data: &[u8]) -> Outcome {
     }
     if let DocumentType::Object(expect) = ty {
         let judged = decode_body(BodyFormat::Json, &document.text, &expect, false);
-        if let Some(object) = document.take_object(&expect) {
+        let mut again = document.clone();
+        if let Some(object) = document.take_object(&expect, UnreadParts::NONE) {
             assert_eq!(judged.as_ref(), Ok(&object));
+            let part = again.take_object(&expect, UnreadParts::ALL);
+            assert_eq!(part.expect("it is read").problems, object.problems);
+        } else {
+            assert_eq!(again.take_object(&expect, UnreadParts::ALL), None);
         }
         let sent = decode_body(format, body, &expect, false);
         match (judged, sent) {

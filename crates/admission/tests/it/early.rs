@@ -2,6 +2,7 @@
 
 use fairgate_admission::{AdmissionAttributes, AdmissionOperation, EvaluationBudgets, PolicySet};
 use fairgate_core::digest::User;
+use fairgate_objects::schema::UnreadParts;
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use serde_json::{Value, json};
 
@@ -134,8 +135,9 @@ fn policies_that_read_nothing_with_a_default_are_known() {
     }
 }
 
-/// Whether a policy with this validation may read the name of the object, and fields with defaults.
-fn reads(expression: &str) -> (bool, bool) {
+/// Whether a policy with this validation may read the name of the object, and fields with defaults; and which parts of the object it does not
+/// read.
+fn reads(expression: &str) -> (bool, bool, UnreadParts) {
     let user = User::new("alice", ["dev"]);
     let set = policy_with(&[], |spec| {
         spec["variables"] = json!([
@@ -145,7 +147,8 @@ fn reads(expression: &str) -> (bool, bool) {
         spec["validations"] = json!([{"expression": expression}]);
     });
     let possible = set.possible(&creation(&user), &Cluster::with("{}"));
-    (possible[0].reads_name, possible[0].reads_defaults)
+    let one = possible[0];
+    (one.reads_name, one.reads_defaults, one.unread)
 }
 
 #[test]
@@ -183,6 +186,65 @@ fn policies_that_may_read_the_name_of_the_object_are_known() {
         "variables.all.metadata.labels.name == 'web'",
     ] {
         assert!(!reads(expression).0, "{expression}");
+    }
+}
+
+#[test]
+fn parts_of_the_object_that_policies_do_not_read_are_known() {
+    // What may be read, as names below the specification of pods.
+    let all: Vec<_> = UnreadParts::paths()
+        .filter(|(_, path)| path[0] == "spec" && path.len() < 6 && path[1] != "template")
+        .filter(|(_, path)| path[1] != "jobTemplate")
+        .map(|(part, path)| (part, path.last().copied().unwrap()))
+        .collect();
+    for (expression, read) in [
+        ("object.metadata.labels.app == 'a'", &[][..]),
+        ("object.spec.nodeName == 'a'", &[]),
+        ("oldObject.spec.volumes == []", &[]),
+        ("object.spec.volumes.all(v, has(v.secret))", &["volumes"]),
+        ("has(object.spec.volumes)", &["volumes"]),
+        (
+            "object.spec.containers.all(c, c.image != 'a')",
+            &["containers"],
+        ),
+        (
+            "object.spec.template.spec.containers.all(c, size(c.env) < 5)",
+            &["containers", "env"],
+        ),
+        (
+            "(object.spec.containers + object.spec.initContainers).all(c, !has(c.ports))",
+            &["containers", "initContainers", "ports"],
+        ),
+        (
+            "object.spec.resources.requests.cpu == '1'",
+            &[
+                "containers",
+                "ephemeralContainers",
+                "initContainers",
+                "resources",
+            ],
+        ),
+        (
+            "object.spec.jobTemplate.spec.template.spec.containers[0].args[0] == ''",
+            &["args", "containers"],
+        ),
+    ] {
+        let unread = reads(expression).2;
+        for (part, name) in &all {
+            let is_read = unread.without(*part) == unread;
+            let shares = all
+                .iter()
+                .any(|(of, name)| of == part && read.contains(name));
+            assert_eq!(is_read, shares, "{expression}: {name}");
+        }
+    }
+    for expression in [
+        "object == null",
+        "variables.all == null",
+        "object.spec == oldObject.spec",
+        "object[request.name] == 1",
+    ] {
+        assert_eq!(reads(expression).2, UnreadParts::NONE, "{expression}");
     }
 }
 

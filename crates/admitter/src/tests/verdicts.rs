@@ -459,3 +459,48 @@ fn a_long_judgement_runs_elsewhere_and_is_interrupted_in_the_end() {
         assert_eq!(got.code, 200, "{got:?}");
     });
 }
+
+#[test]
+fn a_part_is_judged_by_the_policy_that_reads_it_whatever_others_read() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let containers = "object.spec.?template.?spec.orValue(object.spec).containers";
+        let no_secrets = format!("{containers}.all(c, c.env.all(e, e.value != 'secret'))");
+        let images = [" pods", "apps deployments"].map(|resource| {
+            let name = format!("images-{}", resource.len());
+            policy(&name, resource, "object.metadata.name != ''")
+        });
+        let object = |kind: &str, value: &str| {
+            let env = json!([{"name": "A", "value": value}]);
+            let spec = json!({"containers": [{"name": "c", "image": "i", "env": env}]});
+            let template = json!({"spec": spec});
+            match kind {
+                "Pod" => {
+                    json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "n"}, "spec": spec})
+                }
+                _ => json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "n"},
+                    "spec": {"template": template}}),
+            }
+        };
+        let paths = [
+            ("Pod", "/api/v1/namespaces/ns/pods"),
+            ("Deployment", "/apis/apps/v1/namespaces/ns/deployments"),
+        ];
+        for (reads, code) in [(false, 200), (true, 422)] {
+            let mut policies = images.to_vec();
+            if reads {
+                policies.push(policy("pods-env", " pods", &no_secrets));
+                policies.push(policy("apps-env", "apps deployments", &no_secrets));
+            }
+            world.enforce(&policies);
+            for (kind, path) in paths {
+                let body = object(kind, "secret");
+                assert_eq!(world.json("POST", path, &body).await.code, code, "{kind}");
+                let allowed = object(kind, "other");
+                assert_eq!(world.json("POST", path, &allowed).await.code, 200, "{kind}");
+                // All of the body is forwarded, whatever is read of it.
+                assert_eq!(world.sent().last().unwrap().body, allowed.to_string());
+            }
+        }
+    });
+}

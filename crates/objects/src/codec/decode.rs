@@ -16,7 +16,7 @@ use super::{
 use crate::{
     go,
     schema::{
-        Struct,
+        Struct, UnreadParts,
         canonical::{self, Decoded, EmptyValues},
         meta_v1::{DELETE_OPTIONS, STATUS},
     },
@@ -97,16 +97,17 @@ pub fn decode_body(
     strict: bool,
 ) -> Result<DecodedObject, DecodeError> {
     let raw = Raw::read(format, bytes).map_err(|error| unrecognized(&error, bytes, expect.kind))?;
-    decode_raw(&raw, bytes, expect, strict)
+    decode_raw(&raw, bytes, expect, strict, UnreadParts::NONE)
 }
 
-/// [`decode_body`] of JSON that has been read, for callers that are not strict.
+/// [`decode_body`] of JSON that has been read and has no key twice, for callers that are not strict, and do not read some parts.
 pub(super) fn decode_node(
     node: JsonNode<'_>,
     bytes: &[u8],
     expect: &ExpectedType<'_>,
+    unread: UnreadParts,
 ) -> Result<DecodedObject, DecodeError> {
-    decode_raw(&Raw::Json(node), bytes, expect, false)
+    decode_raw(&Raw::Json(node), bytes, expect, false, unread)
 }
 
 fn decode_raw(
@@ -114,6 +115,7 @@ fn decode_raw(
     bytes: &[u8],
     expect: &ExpectedType<'_>,
     strict: bool,
+    unread: UnreadParts,
 ) -> Result<DecodedObject, DecodeError> {
     let found = raw
         .type_meta()
@@ -137,7 +139,7 @@ fn decode_raw(
     let (shape, package) = expect.type_of(&gvk).map_err(|error| refuse(&error))?;
     let decoded = match shape {
         Some(shape) => raw
-            .decode(shape, gvk.version, expect.empty)
+            .decode(shape, gvk.version, expect.empty, unread)
             .map_err(|error| refuse(&error))?,
         None => Decoded::default(),
     };
@@ -198,7 +200,7 @@ pub fn decode_options(format: BodyFormat, bytes: &[u8]) -> Result<Value, DecodeE
             return Err(gvk.unknown().into());
         }
         if gvk.kind == STATUS.name {
-            raw.decode(&STATUS, "v1", EmptyValues::Null)?;
+            raw.decode(&STATUS, "v1", EmptyValues::Null, UnreadParts::NONE)?;
         }
         let error = format!(
             "converting (v1.{}) to (v1.DeleteOptions): unknown conversion",
@@ -206,7 +208,8 @@ pub fn decode_options(format: BodyFormat, bytes: &[u8]) -> Result<Value, DecodeE
         );
         return Err(error.into());
     }
-    Ok(raw.decode(&DELETE_OPTIONS, "v1", EmptyValues::Null)?.value)
+    let decoded = raw.decode(&DELETE_OPTIONS, "v1", EmptyValues::Null, UnreadParts::NONE)?;
+    Ok(decoded.value)
 }
 
 impl ExpectedType<'_> {
@@ -295,9 +298,10 @@ impl<'a> Raw<'a> {
         shape: &'static Struct,
         version: &str,
         empty: EmptyValues,
+        unread: UnreadParts,
     ) -> Result<Decoded, String> {
         match self {
-            Raw::Json(node) => canonical::decode_with(shape, version, node, empty)
+            Raw::Json(node) => canonical::decode_read(shape, version, node, empty, unread)
                 .map_err(|error| error.to_string()),
             Raw::Yaml(parsed) => canonical::decode_with(shape, version, &parsed.value, empty)
                 .map_err(|error| error.to_string()),

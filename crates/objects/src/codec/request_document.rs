@@ -32,6 +32,7 @@ use super::{
 use crate::{
     go::{self, Quoted},
     schema::{
+        UnreadParts,
         canonical::{Source, View},
         meta_v1,
     },
@@ -77,9 +78,13 @@ pub struct RequestDocument<'a> {
 
 impl RequestDocument<'_> {
     /// What [`decode_body`] makes of the text, without reading it again; `None` if that is to be asked: about an error, or because what
-    /// was read of the body was not kept. A second call returns `None`.
-    pub fn take_object(&mut self, expect: &ExpectedType<'_>) -> Option<DecodedObject> {
-        decode_node(self.node.take()?, &self.text, expect).ok()
+    /// was read of the body was not kept. A second call returns `None`. The `unread` parts are checked, and may be left out.
+    pub fn take_object(
+        &mut self,
+        expect: &ExpectedType<'_>,
+        unread: UnreadParts,
+    ) -> Option<DecodedObject> {
+        decode_node(self.node.take()?, &self.text, expect, unread).ok()
     }
 }
 

@@ -6,7 +6,10 @@ use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 use super::{apply, apply_times, change_metadata};
-use crate::schema::{Presence, Struct, Type, built_in, canonical};
+use crate::schema::{
+    Presence, Struct, Type, UnreadParts, built_in,
+    canonical::{self, EmptyValues},
+};
 
 /// The time of defaulting in the corpus.
 const NOW: &str = "2001-02-03T04:05:06Z";
@@ -249,4 +252,54 @@ fn what_many_init_containers_ask_for_is_added_up_once() {
     let resources = &pod["spec"]["resources"];
     assert_eq!(resources["requests"]["cpu"], "20k");
     assert_eq!(resources["limits"]["hugepages-19999"], "1");
+}
+
+/// Removes what is at a path, in which `*` is any element.
+fn remove(value: &mut Value, path: &[&str]) {
+    match (value, path) {
+        (Value::Object(members), [last]) => {
+            members.remove(*last);
+        }
+        (Value::Object(members), [name, rest @ ..]) => {
+            if let Some(value) = members.get_mut(*name) {
+                remove(value, rest);
+            }
+        }
+        (Value::Array(items), ["*", rest @ ..]) => {
+            for item in items {
+                remove(item, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn nothing_depends_on_parts_that_may_be_left_out() {
+    let paths: Vec<_> = UnreadParts::paths().collect();
+    let mut parts: Vec<UnreadParts> = paths.iter().map(|(part, _)| *part).collect();
+    parts.dedup();
+    let mut left_out = BTreeMap::<String, usize>::new();
+    for one in corpus() {
+        let Some(shape) = built_in(&one.group, &one.version, &one.kind) else {
+            continue;
+        };
+        for part in parts.iter().copied().chain([UnreadParts::ALL]) {
+            let [mut whole, mut without] = [UnreadParts::NONE, part].map(|unread| {
+                let (version, empty) = (&one.version, EmptyValues::Kept);
+                let decoded = canonical::decode_read(shape, version, &one.object, empty, unread);
+                let mut object = decoded.unwrap().value;
+                one.apply_to(&mut object);
+                object
+            });
+            let is_without = whole != without;
+            for (_, path) in paths.iter().filter(|(of, _)| part.without(*of) != part) {
+                remove(&mut whole, path);
+                remove(&mut without, path);
+            }
+            assert_eq!(without, whole, "{} {part:?}", one.name());
+            *left_out.entry(format!("{part:?}")).or_default() += usize::from(is_without);
+        }
+    }
+    assert!(left_out.values().all(|count| *count > 5), "{left_out:?}");
 }

@@ -13,6 +13,7 @@
 mod complete;
 mod go_types;
 pub(crate) mod number;
+mod plain;
 pub(crate) mod quantity;
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
-use super::{Struct, Type};
+use super::{Struct, Type, UnreadParts};
 use crate::go::Quoted;
 pub(crate) use complete::complete;
 use complete::complete_with;
@@ -149,8 +150,20 @@ pub fn decode_with<S: Source>(
     raw: &S,
     empty: EmptyValues,
 ) -> Result<Decoded, TypeError> {
+    decode_read(shape, version, raw, empty, UnreadParts::NONE)
+}
+
+/// As [`decode_with`], without parts that nobody reads, where nothing is to be said of them. Each key is there once.
+pub(crate) fn decode_read<S: Source>(
+    shape: &'static Struct,
+    version: &str,
+    raw: &S,
+    empty: EmptyValues,
+    unread: UnreadParts,
+) -> Result<Decoded, TypeError> {
     let mut decoder = Decoder {
         version,
+        unread,
         ..Decoder::default()
     };
     let mut object = Map::new();
@@ -196,6 +209,8 @@ fn found_for_number<S: Source>(view: &View<'_, S>) -> String {
 #[derive(Default)]
 struct Decoder<'v> {
     version: &'v str,
+    /// What is left out.
+    unread: UnreadParts,
     problems: Vec<String>,
     /// The bytes of all paths to problems; see [`MAX_PATHS`].
     spent: usize,
@@ -230,6 +245,7 @@ impl<'v> Decoder<'v> {
         }
         let is_top = self.path.is_empty();
         let is_new = into.is_empty();
+        let unread = self.unread.of(shape);
         let mut seen: SmallVec<[usize; 16]> = SmallVec::new();
         for (key, node) in members {
             let at = shape.fields.iter().position(|field| field.name == key);
@@ -247,6 +263,9 @@ impl<'v> Decoder<'v> {
                 self.problem("duplicate", key);
             } else {
                 seen.push(number);
+            }
+            if unread.has(name) && self.is_plain(ty, node) {
+                continue;
             }
             let old = if is_new && !is_repeated {
                 None

@@ -21,8 +21,10 @@ pub mod docs;
 mod generated;
 #[cfg(test)]
 mod tests;
+mod unread_parts;
 
 pub use generated::*;
+pub use unread_parts::UnreadParts;
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug)]

@@ -374,14 +374,61 @@ fn an_object_is_decoded_from_what_was_read() {
         "{}",
     ] {
         let mut document = json(POD, body).unwrap();
-        let object = document.take_object(&expect).unwrap();
+        let object = document.take_object(&expect, UnreadParts::NONE).unwrap();
         let read = decode_body(BodyFormat::Json, &document.text, &expect, false);
         assert_eq!(object, read.unwrap());
-        assert_eq!(document.take_object(&expect), None);
+        assert_eq!(document.take_object(&expect, UnreadParts::NONE), None);
     }
     // Errors are found where the text is read.
     let mut wrong = json(POD, r#"{"spec":1}"#).unwrap();
-    assert_eq!(wrong.take_object(&expect), None);
+    assert_eq!(wrong.take_object(&expect, UnreadParts::NONE), None);
     let mut twice = json(POD, r#"{"spec":{},"spec":{}}"#).unwrap();
-    assert_eq!(twice.take_object(&expect), None);
+    assert_eq!(twice.take_object(&expect, UnreadParts::NONE), None);
+}
+
+#[test]
+fn parts_that_nobody_reads_are_checked_and_left_out() {
+    let DocumentType::Object(expect) = POD else {
+        panic!("a kind with a table");
+    };
+    let object = |container: &str, unread| {
+        let body = format!(r#"{{"spec":{{"containers":[{{"name":"c",{container}}}]}}}}"#);
+        let mut document = json(POD, &body).unwrap();
+        document.take_object(&expect, unread)
+    };
+    let is_list = |path: &[&str]| matches!(path, ["spec", "containers" | "resources"]);
+    let mut lists = UnreadParts::paths().filter(|(_, path)| is_list(path));
+    let details = UnreadParts::ALL.without(lists.next().unwrap().0);
+    for (container, is_left_out) in [
+        (r#""env":[{"name":"a","value":"b"}]"#, true),
+        (r#""ports":[{"containerPort":80}]"#, true),
+        (
+            r#""livenessProbe":{"httpGet":{"port":"http"},"timeoutSeconds":1}"#,
+            true,
+        ),
+        (
+            r#""env":[{"valueFrom":{"resourceFieldRef":{"resource":"r","divisor":"1Mi"}}}]"#,
+            true,
+        ),
+        (r#""image":"a""#, false),
+        // What something is to be said of is decoded.
+        (r#""env":[{"name":"a","unknown":1}]"#, false),
+        (r#""env":[null]"#, false),
+        (r#""ports":[{"containerPort":2147483648}]"#, false),
+        (r#""args":["a",1]"#, false),
+        (
+            r#""env":[{"valueFrom":{"resourceFieldRef":{"resource":"r","divisor":"x"}}}]"#,
+            false,
+        ),
+    ] {
+        let [whole, without] = [UnreadParts::NONE, details].map(|unread| object(container, unread));
+        assert_eq!(whole != without, is_left_out, "{container}");
+        if let (Some(whole), Some(without)) = (whole, without) {
+            assert_eq!(without.problems, whole.problems, "{container}");
+            let name = &without.value["spec"]["containers"][0]["name"];
+            assert_eq!(*name, "c", "{container}");
+        }
+    }
+    let without = object(r#""image":"a""#, UnreadParts::ALL).unwrap();
+    assert_eq!(without.value["spec"], json!({"containers": null}));
 }

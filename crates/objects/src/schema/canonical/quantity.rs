@@ -94,6 +94,16 @@ pub(crate) fn canonical(text: &str) -> Result<String, QuantityError> {
     })
 }
 
+/// Whether a text is an amount of usual length; some that are longer are amounts, too.
+pub(super) fn is_short(text: &str) -> bool {
+    let Ok(parts) = Parts::of(text) else {
+        return false;
+    };
+    let found = suffix(parts.suffix).filter(|(exponent, _)| exponent.abs() <= MAX_EXPONENT);
+    let is_short = found.and_then(|(exponent, form)| short(&parts, exponent, form));
+    !text.is_empty() && is_short.is_some()
+}
+
 /// The text of an amount that is rounded to thousandths, away from zero; none if it has no smaller parts.
 pub(crate) fn rounded_to_milli(text: &str) -> Option<String> {
     if has_no_small_part(text) {
