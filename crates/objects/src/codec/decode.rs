@@ -9,7 +9,7 @@ use super::{
     envelope::{self, OpenedEnvelope},
     json, protobuf,
     registered::{BodyFormat, DecodeError, RegisteredType},
-    tree::JsonNode,
+    tape::JsonTape,
     type_meta::{Gvk, TypeMeta, no_type_meta, type_meta, unknown_conversion, unrecognized},
     yaml,
 };
@@ -101,13 +101,13 @@ pub fn decode_body(
 }
 
 /// [`decode_body`] of JSON that has been read and has no key twice, for callers that are not strict, and do not read some parts.
-pub(super) fn decode_node(
-    node: JsonNode<'_>,
+pub(super) fn decode_tape(
+    tape: JsonTape<'_>,
     bytes: &[u8],
     expect: &ExpectedType<'_>,
     unread: UnreadParts,
 ) -> Result<DecodedObject, DecodeError> {
-    decode_raw(&Raw::Json(node), bytes, expect, false, unread)
+    decode_raw(&Raw::Json(tape), bytes, expect, false, unread)
 }
 
 fn decode_raw(
@@ -257,7 +257,7 @@ fn strict_error(raw: &Raw<'_>, problems: &[String]) -> String {
 
 /// A body without syntax errors.
 enum Raw<'a> {
-    Json(JsonNode<'a>),
+    Json(JsonTape<'a>),
     Yaml(json::ParsedText),
     Protobuf(OpenedEnvelope<'a>),
 }
@@ -265,7 +265,7 @@ enum Raw<'a> {
 impl<'a> Raw<'a> {
     fn read(format: BodyFormat, bytes: &'a [u8]) -> Result<Self, String> {
         match format {
-            BodyFormat::Json => json::read(bytes)
+            BodyFormat::Json => json::read_tape(bytes)
                 .map(Raw::Json)
                 .map_err(|error| no_type_meta(&error)),
             BodyFormat::Yaml => yaml::parse(bytes)
@@ -279,7 +279,7 @@ impl<'a> Raw<'a> {
 
     fn type_meta(&self) -> Result<TypeMeta, String> {
         match self {
-            Raw::Json(node) => type_meta(node),
+            Raw::Json(tape) => type_meta(tape.root()),
             Raw::Yaml(parsed) => type_meta(&parsed.value),
             Raw::Protobuf(opened) => Ok(TypeMeta {
                 // In an envelope, an `apiVersion` with two slashes is not an error, but counts as
@@ -301,7 +301,7 @@ impl<'a> Raw<'a> {
         unread: UnreadParts,
     ) -> Result<Decoded, String> {
         match self {
-            Raw::Json(node) => canonical::decode_read(shape, version, node, empty, unread)
+            Raw::Json(tape) => canonical::decode_read(shape, version, tape.root(), empty, unread)
                 .map_err(|error| error.to_string()),
             Raw::Yaml(parsed) => canonical::decode_with(shape, version, &parsed.value, empty)
                 .map_err(|error| error.to_string()),

@@ -13,7 +13,7 @@ mod write;
 
 use serde_json::Value;
 
-use super::tree::JsonNode;
+use super::{tape::JsonTape, tree::JsonNode};
 use crate::schema::canonical::Source;
 
 pub(crate) use scan::MAX_DEPTH;
@@ -43,15 +43,13 @@ pub struct ParsedText {
 ///
 /// [`SyntaxError`], if it is not one JSON value.
 pub fn parse(text: &[u8]) -> Result<ParsedText, SyntaxError> {
-    let node = read(text)?;
-    Ok(ParsedText {
-        value: node.to_value(),
-        duplicates: if node.has_duplicates() {
-            node.duplicates()
-        } else {
-            Vec::new()
-        },
-    })
+    let tape = read_tape(text)?;
+    let value = tape.root().to_value();
+    let mut duplicates = Vec::new();
+    if tape.has_duplicates() {
+        duplicates = tape.into_node().duplicates();
+    }
+    Ok(ParsedText { value, duplicates })
 }
 
 /// Reads `text`, and keeps the order of its members.
@@ -60,5 +58,14 @@ pub fn parse(text: &[u8]) -> Result<ParsedText, SyntaxError> {
 ///
 /// As [`parse`].
 pub(crate) fn read(text: &[u8]) -> Result<JsonNode<'_>, SyntaxError> {
-    scan::read(text).map(|scanned| scanned.node)
+    read_tape(text).map(JsonTape::into_node)
+}
+
+/// The same, as it is best looked at once.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub(super) fn read_tape(text: &[u8]) -> Result<JsonTape<'_>, SyntaxError> {
+    scan::read(text).map(|scanned| scanned.tape)
 }

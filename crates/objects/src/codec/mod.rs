@@ -17,6 +17,7 @@ mod memory_tests;
 pub mod protobuf;
 mod registered;
 pub mod request_document;
+pub(crate) mod tape;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tree;

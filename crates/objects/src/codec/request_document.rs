@@ -26,8 +26,9 @@ use self::{
     numbers::{has_long_number, infinite_number},
 };
 use super::{
-    BodyFormat, DecodedObject, ExpectedType, FieldValidation, decode::decode_node, decode_body,
-    decode_options, envelope, json, protobuf, tree::JsonNode, type_meta::unreadable, yaml,
+    BodyFormat, DecodedObject, ExpectedType, FieldValidation, decode::decode_tape, decode_body,
+    decode_options, envelope, json, protobuf, tape::JsonTape, tree::JsonNode,
+    type_meta::unreadable, yaml,
 };
 use crate::{
     go::{self, Quoted},
@@ -73,7 +74,7 @@ pub struct RequestDocument<'a> {
     /// fields, too.
     pub refusal: Option<DocumentError>,
     /// What `text` says, if it is that of a body in JSON without duplicate fields.
-    node: Option<JsonNode<'a>>,
+    tape: Option<JsonTape<'a>>,
 }
 
 impl RequestDocument<'_> {
@@ -84,7 +85,7 @@ impl RequestDocument<'_> {
         expect: &ExpectedType<'_>,
         unread: UnreadParts,
     ) -> Option<DecodedObject> {
-        decode_node(self.node.take()?, &self.text, expect, unread).ok()
+        decode_tape(self.tape.take()?, &self.text, expect, unread).ok()
     }
 }
 
@@ -126,10 +127,10 @@ pub fn read<'a>(
     }
     let scanned =
         json::scan(body).map_err(|error| ty.unreadable(format, body, validation, &error))?;
-    let mut node = scanned.node;
-    check_type_keys(ty, &node)?;
+    let tape = scanned.tape;
+    check_type_keys(ty, tape.root())?;
     // Patches are applied to values whose numbers are no longer text.
-    if is_patch && has_long_number(&node) {
+    if is_patch && has_long_number(&tape) {
         return Err(
             "a number of the patch has more than 15 digits and is no 64-bit integer"
                 .to_owned()
@@ -138,26 +139,30 @@ pub fn read<'a>(
     }
     // The server refuses one in any member, also in one that is removed here.
     if let (DocumentType::Unstructured { version, kind }, Some(number)) =
-        (ty, infinite_number(&node))
+        (ty, infinite_number(&tape))
     {
         return Err(format!(
             "{kind} in version {version:?} cannot be handled as a {kind}: json: cannot unmarshal number {number} into Go value of type float64"
         )
         .into());
     }
-    match remove_duplicates(&mut node, matches!(ty, DocumentType::JsonPatch)) {
-        KeyDuplicates::None => Ok(RequestDocument {
+    if !tape.has_duplicates() {
+        return Ok(RequestDocument {
             text: scanned.plain.map_or_else(
-                || write::text(&node).into(),
+                || write::text(tape.root()).into(),
                 |plain| {
-                    debug_assert_eq!(plain, write::text(&node), "it is what would be written");
+                    let written = || write::text(tape.root());
+                    debug_assert_eq!(plain, written(), "it is what would be written");
                     plain.into()
                 },
             ),
             problems: Vec::new(),
             refusal: None,
-            node: Some(node),
-        }),
+            tape: Some(tape),
+        });
+    }
+    let mut node = tape.into_node();
+    match remove_duplicates(&mut node, matches!(ty, DocumentType::JsonPatch)) {
         KeyDuplicates::Ambiguous => Err("a value of the JSON patch has duplicate fields"
             .to_owned()
             .into()),
@@ -188,7 +193,7 @@ fn read_yaml(
         text: text.into(),
         problems: reported(problems, validation),
         refusal,
-        node: None,
+        tape: None,
     })
 }
 
@@ -206,7 +211,10 @@ fn reported(problems: Vec<String>, validation: FieldValidation) -> Vec<String> {
 
 /// Refuses keys that Go's decoder takes for `apiVersion` or `kind` when it looks for the type of an object, and for unknown
 /// fields when it decodes it.
-fn check_type_keys<S: Source>(ty: &DocumentType<'_>, document: &S) -> Result<(), DocumentError> {
+fn check_type_keys<'a, S: Source<'a>>(
+    ty: &DocumentType<'_>,
+    document: S,
+) -> Result<(), DocumentError> {
     if matches!(ty, DocumentType::JsonPatch) {
         return Ok(());
     }
@@ -263,7 +271,7 @@ impl DocumentType<'_> {
                     text: write::text(&decoded.value).into(),
                     problems: reported(decoded.problems, validation),
                     refusal: None,
-                    node: None,
+                    tape: None,
                 });
             }
             Self::DeleteOptions => {
@@ -276,7 +284,7 @@ impl DocumentType<'_> {
                     text: write::text(&options).into(),
                     problems: Vec::new(),
                     refusal: None,
-                    node: None,
+                    tape: None,
                 });
             }
             _ => write::text(node),
@@ -296,7 +304,7 @@ impl DocumentType<'_> {
             text: text.into(),
             problems: reported(problems, validation),
             refusal,
-            node: None,
+            tape: None,
         })
     }
 

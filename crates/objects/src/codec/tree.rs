@@ -42,31 +42,29 @@ impl<'m, 'a> Iterator for NodeMembers<'m, 'a> {
     }
 }
 
-impl<'a> Source for JsonNode<'a> {
-    type Members<'m>
-        = NodeMembers<'m, 'a>
-    where
-        Self: 'm;
+impl<'m, 'a> Source<'m> for &'m JsonNode<'a> {
+    type Items = std::slice::Iter<'m, JsonNode<'a>>;
+    type Members = NodeMembers<'m, 'a>;
 
-    fn view(&self) -> View<'_, Self> {
+    fn view(self) -> View<'m, Self> {
         match self {
-            Self::Null => View::Null,
-            Self::Flag(flag) => View::Flag(*flag),
-            Self::Number(text) => View::Number(Cow::Borrowed(text)),
-            Self::Text(text) => View::Text(text),
-            Self::List(items) => View::List(items),
-            Self::Object(members) => View::Object(NodeMembers(members.iter())),
+            JsonNode::Null => View::Null,
+            JsonNode::Flag(flag) => View::Flag(*flag),
+            JsonNode::Number(text) => View::Number(Cow::Borrowed(text)),
+            JsonNode::Text(text) => View::Text(text),
+            JsonNode::List(items) => View::List(items.iter()),
+            JsonNode::Object(members) => View::Object(NodeMembers(members.iter())),
         }
     }
 
-    fn to_value(&self) -> Value {
+    fn to_value(self) -> Value {
         match self {
-            Self::Null => Value::Null,
-            Self::Flag(flag) => Value::Bool(*flag),
-            Self::Number(text) => number(text),
-            Self::Text(text) => Value::String(text.clone().into_owned()),
-            Self::List(items) => items.iter().map(Self::to_value).collect(),
-            Self::Object(members) => Value::Object(
+            JsonNode::Null => Value::Null,
+            JsonNode::Flag(flag) => Value::Bool(*flag),
+            JsonNode::Number(text) => number(text),
+            JsonNode::Text(text) => Value::String(text.clone().into_owned()),
+            JsonNode::List(items) => items.iter().map(Self::to_value).collect(),
+            JsonNode::Object(members) => Value::Object(
                 members
                     .iter()
                     .map(|(key, node)| (key.clone().into_owned(), node.to_value()))
@@ -77,7 +75,7 @@ impl<'a> Source for JsonNode<'a> {
 }
 
 /// Of so few members each is compared with each.
-const FEW_MEMBERS: usize = 16;
+pub(super) const FEW_MEMBERS: usize = 16;
 
 /// Whether a key occurs twice among the members of one object.
 pub(crate) fn repeats_key(members: &[JsonMember<'_>]) -> bool {
@@ -95,17 +93,6 @@ pub(crate) fn repeats_key(members: &[JsonMember<'_>]) -> bool {
 }
 
 impl JsonNode<'_> {
-    /// Whether a key occurs twice in an object.
-    pub(crate) fn has_duplicates(&self) -> bool {
-        match self {
-            Self::List(items) => items.iter().any(Self::has_duplicates),
-            Self::Object(members) => {
-                repeats_key(members) || members.iter().any(|(_, node)| node.has_duplicates())
-            }
-            _ => false,
-        }
-    }
-
     /// The duplicate keys, as `duplicate field "spec.a"`: each once, at most [`MAX_PROBLEMS`], and
     /// fewer if their paths are very long.
     pub(crate) fn duplicates(&self) -> Vec<String> {
@@ -116,7 +103,7 @@ impl JsonNode<'_> {
 }
 
 /// A number: an integer if it fits, otherwise floating point, at most the largest there is.
-fn number(text: &str) -> Value {
+pub(super) fn number(text: &str) -> Value {
     if text == "-0" {
         return Value::from(0);
     }

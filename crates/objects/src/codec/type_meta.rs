@@ -242,7 +242,7 @@ pub(super) fn no_type_meta(error: &dyn fmt::Display) -> String {
 
 /// Kind and version of a body. As in Go, the case of their keys does not matter, and the error
 /// names the first that is not a string.
-pub(super) fn type_meta<S: Source>(node: &S) -> Result<TypeMeta, String> {
+pub(super) fn type_meta<'a, S: Source<'a>>(node: S) -> Result<TypeMeta, String> {
     let mut found = TypeMeta::default();
     let mut wrong = None;
     match node.view() {

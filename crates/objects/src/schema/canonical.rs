@@ -48,22 +48,22 @@ pub(crate) const MAX_PATHS: usize = 1 << 20;
 /// The version whose package name errors show by default.
 const VERSION: &str = "v1";
 
-/// Something that can be decoded: a tree of JSON values.
-pub trait Source: Sized {
+/// A value that can be decoded, with all below it; a reference to it.
+pub trait Source<'a>: Copy {
+    /// The items of a list.
+    type Items: ExactSizeIterator<Item = Self>;
     /// The members of an object, in their order.
-    type Members<'a>: Iterator<Item = (&'a str, &'a Self)>
-    where
-        Self: 'a;
+    type Members: Iterator<Item = (&'a str, Self)>;
 
     /// The JSON type of the value, with its contents.
-    fn view(&self) -> View<'_, Self>;
+    fn view(self) -> View<'a, Self>;
 
     /// Itself, as plain JSON.
-    fn to_value(&self) -> Value;
+    fn to_value(self) -> Value;
 }
 
 /// What a [`Source`] is.
-pub enum View<'a, S: Source> {
+pub enum View<'a, S: Source<'a>> {
     /// Null.
     Null,
     /// A boolean.
@@ -73,9 +73,9 @@ pub enum View<'a, S: Source> {
     /// A string.
     Text(&'a str),
     /// A list.
-    List(&'a [S]),
+    List(S::Items),
     /// An object: its members in their order.
-    Object(S::Members<'a>),
+    Object(S::Members),
 }
 
 /// An object in canonical form.
@@ -122,7 +122,7 @@ pub enum TypeError {
 /// # Errors
 ///
 /// The [`TypeError`] that Go's decoder would report: a bad time at once, else the first wrong type.
-pub fn decode<S: Source>(shape: &'static Struct, raw: &S) -> Result<Decoded, TypeError> {
+pub fn decode<'v, S: Source<'v>>(shape: &'static Struct, raw: S) -> Result<Decoded, TypeError> {
     decode_version(shape, VERSION, raw)
 }
 
@@ -131,10 +131,10 @@ pub fn decode<S: Source>(shape: &'static Struct, raw: &S) -> Result<Decoded, Typ
 /// # Errors
 ///
 /// As [`decode`].
-pub fn decode_version<S: Source>(
+pub fn decode_version<'v, S: Source<'v>>(
     shape: &'static Struct,
-    version: &str,
-    raw: &S,
+    version: &'v str,
+    raw: S,
 ) -> Result<Decoded, TypeError> {
     decode_with(shape, version, raw, EmptyValues::Null)
 }
@@ -144,20 +144,20 @@ pub fn decode_version<S: Source>(
 /// # Errors
 ///
 /// As [`decode`].
-pub fn decode_with<S: Source>(
+pub fn decode_with<'v, S: Source<'v>>(
     shape: &'static Struct,
-    version: &str,
-    raw: &S,
+    version: &'v str,
+    raw: S,
     empty: EmptyValues,
 ) -> Result<Decoded, TypeError> {
     decode_read(shape, version, raw, empty, UnreadParts::NONE)
 }
 
 /// As [`decode_with`], without parts that nobody reads, where nothing is to be said of them. Each key is there once.
-pub(crate) fn decode_read<S: Source>(
+pub(crate) fn decode_read<'v, S: Source<'v>>(
     shape: &'static Struct,
-    version: &str,
-    raw: &S,
+    version: &'v str,
+    raw: S,
     empty: EmptyValues,
     unread: UnreadParts,
 ) -> Result<Decoded, TypeError> {
@@ -186,7 +186,7 @@ pub(crate) fn decode_read<S: Source>(
 }
 
 /// What Go's decoder calls a value.
-pub fn found<S: Source>(view: &View<'_, S>) -> &'static str {
+pub fn found<'a, S: Source<'a>>(view: &View<'a, S>) -> &'static str {
     match view {
         View::Null => "null",
         View::Flag(_) => "bool",
@@ -198,7 +198,7 @@ pub fn found<S: Source>(view: &View<'_, S>) -> &'static str {
 }
 
 /// The same, where a number is wanted: with the text of one that does not fit.
-fn found_for_number<S: Source>(view: &View<'_, S>) -> String {
+fn found_for_number<'a, S: Source<'a>>(view: &View<'a, S>) -> String {
     match view {
         View::Number(text) => format!("number {text}"),
         other => found(other).to_owned(),
@@ -233,10 +233,10 @@ enum PathStep<'v> {
 }
 
 impl<'v> Decoder<'v> {
-    fn object<S: Source + 'v>(
+    fn object<S: Source<'v>>(
         &mut self,
         shape: &'static Struct,
-        members: S::Members<'v>,
+        members: S::Members,
         into: &mut Map<String, Value>,
     ) -> Result<(), TypeError> {
         self.objects += 1;
@@ -284,11 +284,11 @@ impl<'v> Decoder<'v> {
     }
 
     /// The value `old` with `node` decoded into it; `None` if it is absent then.
-    fn value<S: Source>(
+    fn value<S: Source<'v>>(
         &mut self,
         ty: &'static Type,
         pointer: bool,
-        node: &'v S,
+        node: S,
         old: Option<Value>,
     ) -> Result<Option<Value>, TypeError> {
         Ok(match (ty, node.view()) {
@@ -313,7 +313,7 @@ impl<'v> Decoder<'v> {
                 }
             },
             (Type::Bytes, View::List(items)) => {
-                let numbers = items.iter().map(|item| self.byte(&item.view()));
+                let numbers = items.map(|item| self.byte(&item.view()));
                 let bytes: Vec<u8> = numbers.collect();
                 Some(Value::from(STANDARD.encode(bytes)))
             }
@@ -346,7 +346,7 @@ impl<'v> Decoder<'v> {
                 self.object::<S>(shape, members, &mut object)?;
                 Some(Value::Object(object))
             }
-            (Type::List(list), View::List(items)) => Some(self.list(&list.item, items, old)?),
+            (Type::List(list), View::List(items)) => Some(self.list::<S>(&list.item, items, old)?),
             (Type::Map(map), View::Object(members)) => {
                 Some(self.map::<S>(&map.value, members, old)?)
             }
@@ -355,10 +355,10 @@ impl<'v> Decoder<'v> {
     }
 
     /// A list: decoded over the items of one that was there before.
-    fn list<S: Source>(
+    fn list<S: Source<'v>>(
         &mut self,
         ty: &'static Type,
-        items: &'v [S],
+        items: S::Items,
         old: Option<Value>,
     ) -> Result<Value, TypeError> {
         let mut old = match old {
@@ -366,7 +366,7 @@ impl<'v> Decoder<'v> {
             _ => Vec::new().into_iter(),
         };
         let mut list = Vec::with_capacity(items.len());
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.enumerate() {
             self.path.push(PathStep::Item(index));
             let value = self.value(ty, false, item, old.next())?;
             list.push(value.map_or_else(|| self.zero_item(ty), Ok)?);
@@ -383,10 +383,10 @@ impl<'v> Decoder<'v> {
         Ok(zero(ty))
     }
 
-    fn map<S: Source + 'v>(
+    fn map<S: Source<'v>>(
         &mut self,
         ty: &'static Type,
-        members: S::Members<'v>,
+        members: S::Members,
         old: Option<Value>,
     ) -> Result<Value, TypeError> {
         let mut map = match old {
@@ -412,7 +412,7 @@ impl<'v> Decoder<'v> {
     }
 
     /// One of the numbers that stand for bytes.
-    fn byte<S: Source>(&mut self, view: &View<'_, S>) -> u8 {
+    fn byte<S: Source<'v>>(&mut self, view: &View<'v, S>) -> u8 {
         let byte = match view {
             View::Null => Some(0),
             View::Number(text) => text.parse().ok(),
@@ -424,7 +424,7 @@ impl<'v> Decoder<'v> {
         })
     }
 
-    fn int<S: Source>(&self, view: &View<'_, S>) -> Result<Value, TypeError> {
+    fn int<S: Source<'v>>(&self, view: &View<'v, S>) -> Result<Value, TypeError> {
         if let View::Number(text) = view
             && let Ok(number) = text.parse::<i32>()
         {
@@ -434,10 +434,10 @@ impl<'v> Decoder<'v> {
     }
 
     /// Notes a wrong type, and keeps the old value.
-    fn unfit<S: Source>(
+    fn unfit<S: Source<'v>>(
         &mut self,
         ty: &Type,
-        view: &View<'_, S>,
+        view: &View<'v, S>,
         old: Option<Value>,
     ) -> Option<Value> {
         let found = match ty {
@@ -556,21 +556,22 @@ impl<'a> Iterator for ValueMembers<'a> {
     }
 }
 
-impl Source for Value {
-    type Members<'a> = ValueMembers<'a>;
+impl<'a> Source<'a> for &'a Value {
+    type Items = std::slice::Iter<'a, Value>;
+    type Members = ValueMembers<'a>;
 
-    fn view(&self) -> View<'_, Self> {
+    fn view(self) -> View<'a, Self> {
         match self {
-            Self::Null => View::Null,
-            Self::Bool(flag) => View::Flag(*flag),
-            Self::Number(number) => View::Number(Cow::Owned(number::text(number))),
-            Self::String(text) => View::Text(text),
-            Self::Array(items) => View::List(items),
-            Self::Object(members) => View::Object(ValueMembers(members.iter())),
+            Value::Null => View::Null,
+            Value::Bool(flag) => View::Flag(*flag),
+            Value::Number(number) => View::Number(Cow::Owned(number::text(number))),
+            Value::String(text) => View::Text(text),
+            Value::Array(items) => View::List(items.iter()),
+            Value::Object(members) => View::Object(ValueMembers(members.iter())),
         }
     }
 
-    fn to_value(&self) -> Value {
+    fn to_value(self) -> Value {
         self.clone()
     }
 }

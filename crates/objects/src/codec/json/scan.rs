@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    codec::tree::JsonNode,
+    codec::tape::{JsonTape, JsonToken, TokenCount},
     go::{QuotedChar, push_utf8},
     schema::canonical::MAX_OBJECTS,
 };
@@ -11,6 +11,11 @@ use crate::{
 /// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
 /// and this bound lets later code recurse over a value.
 pub(crate) const MAX_DEPTH: usize = 512;
+
+/// So many bytes of a text make a token, in bodies of usual form.
+const TOKEN_BYTES: usize = 8;
+/// The most tokens for which there is room before they are read: a long text may be one string.
+const MAX_GUESS: usize = 1024;
 
 /// Why a text is not JSON. The message is Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +38,7 @@ pub enum SyntaxError {
 
 /// A text that was read.
 pub(in super::super) struct ScannedText<'a> {
-    pub(in super::super) node: JsonNode<'a>,
+    pub(in super::super) tape: JsonTape<'a>,
     /// The part of the text that is the value, if it is in its plainest form: printable ASCII without escapes, and no white space between
     /// tokens.
     pub(in super::super) plain: Option<&'a [u8]>,
@@ -48,14 +53,18 @@ pub(in super::super) fn read(text: &[u8]) -> Result<ScannedText<'_>, SyntaxError
         depth: 0,
         objects: 0,
         is_plain: true,
+        tokens: Vec::with_capacity((text.len() / TOKEN_BYTES).min(MAX_GUESS)),
     };
     scanner.next_token();
     let start = scanner.at;
     scanner.is_plain = text.is_ascii() && !text.contains(&0x7f);
-    let node = scanner.value()?;
+    scanner.value()?;
     let plain = scanner.is_plain.then(|| &text[start..scanner.at]);
     match scanner.next_token() {
-        None => Ok(ScannedText { node, plain }),
+        None => Ok(ScannedText {
+            tape: JsonTape::new(scanner.tokens),
+            plain,
+        }),
         Some(_) => Err(scanner.unexpected("after top-level value")),
     }
 }
@@ -80,6 +89,7 @@ struct Scanner<'a> {
     objects: usize,
     /// Whether neither an escape nor white space between tokens has been found.
     is_plain: bool,
+    tokens: Vec<JsonToken<'a>>,
 }
 
 impl<'a> Scanner<'a> {
@@ -113,11 +123,15 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn value(&mut self) -> Result<JsonNode<'a>, SyntaxError> {
+    fn value(&mut self) -> Result<(), SyntaxError> {
         match self.next_token() {
             Some(b'{') => self.object(),
             Some(b'[') => self.list(),
-            Some(b'"') => self.string().map(JsonNode::Text),
+            Some(b'"') => {
+                let text = self.string()?;
+                self.tokens.push(JsonToken::Text(text));
+                Ok(())
+            }
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => {
                 const CONTEXT: [&str; 3] = [
@@ -125,7 +139,7 @@ impl<'a> Scanner<'a> {
                     "in literal true (expecting 'u')",
                     "in literal true (expecting 'e')",
                 ];
-                self.literal(b"rue", &CONTEXT, JsonNode::Flag(true))
+                self.literal(b"rue", &CONTEXT, JsonToken::Flag(true))
             }
             Some(b'f') => {
                 const CONTEXT: [&str; 4] = [
@@ -134,7 +148,7 @@ impl<'a> Scanner<'a> {
                     "in literal false (expecting 's')",
                     "in literal false (expecting 'e')",
                 ];
-                self.literal(b"alse", &CONTEXT, JsonNode::Flag(false))
+                self.literal(b"alse", &CONTEXT, JsonToken::Flag(false))
             }
             Some(b'n') => {
                 const CONTEXT: [&str; 3] = [
@@ -142,7 +156,7 @@ impl<'a> Scanner<'a> {
                     "in literal null (expecting 'l')",
                     "in literal null (expecting 'l')",
                 ];
-                self.literal(b"ull", &CONTEXT, JsonNode::Null)
+                self.literal(b"ull", &CONTEXT, JsonToken::Null)
             }
             _ => Err(self.unexpected("looking for beginning of value")),
         }
@@ -152,8 +166,8 @@ impl<'a> Scanner<'a> {
         &mut self,
         rest: &[u8],
         contexts: &[&'static str],
-        node: JsonNode<'a>,
-    ) -> Result<JsonNode<'a>, SyntaxError> {
+        token: JsonToken<'a>,
+    ) -> Result<(), SyntaxError> {
         self.at += 1;
         for (byte, context) in rest.iter().zip(contexts) {
             if self.peek() != Some(*byte) {
@@ -161,7 +175,17 @@ impl<'a> Scanner<'a> {
             }
             self.at += 1;
         }
-        Ok(node)
+        self.tokens.push(token);
+        Ok(())
+    }
+
+    /// What a list or an object of so many parts is, that begins with the token at `start`.
+    fn count(&self, start: usize, parts: u32) -> TokenCount {
+        let tokens = u32::try_from(self.tokens.len() - start - 1);
+        TokenCount {
+            parts,
+            tokens: tokens.expect("a text is shorter than 4 GiB"),
+        }
     }
 
     fn open(&mut self) -> Result<(), SyntaxError> {
@@ -178,36 +202,40 @@ impl<'a> Scanner<'a> {
         self.at += 1;
     }
 
-    fn list(&mut self) -> Result<JsonNode<'a>, SyntaxError> {
+    fn list(&mut self) -> Result<(), SyntaxError> {
         self.open()?;
-        let mut items = Vec::new();
+        let (start, mut items) = (self.tokens.len(), 0);
+        self.tokens.push(JsonToken::List(TokenCount::default()));
         if self.next_token() == Some(b']') {
             self.close();
-            return Ok(JsonNode::List(items));
+            return Ok(());
         }
         loop {
-            items.push(self.value()?);
+            self.value()?;
+            items += 1;
             match self.next_token() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
                     self.close();
-                    return Ok(JsonNode::List(items));
+                    self.tokens[start] = JsonToken::List(self.count(start, items));
+                    return Ok(());
                 }
                 _ => return Err(self.unexpected("after array element")),
             }
         }
     }
 
-    fn object(&mut self) -> Result<JsonNode<'a>, SyntaxError> {
+    fn object(&mut self) -> Result<(), SyntaxError> {
         self.open()?;
         self.objects += 1;
         if self.objects > MAX_OBJECTS {
             return Err(SyntaxError::TooManyObjects);
         }
-        let mut members = Vec::new();
+        let (start, mut members) = (self.tokens.len(), 0);
+        self.tokens.push(JsonToken::Object(TokenCount::default()));
         if self.next_token() == Some(b'}') {
             self.close();
-            return Ok(JsonNode::Object(members));
+            return Ok(());
         }
         loop {
             if self.next_token() != Some(b'"') {
@@ -218,19 +246,22 @@ impl<'a> Scanner<'a> {
                 return Err(self.unexpected("after object key"));
             }
             self.at += 1;
-            members.push((key, self.value()?));
+            self.tokens.push(JsonToken::Text(key));
+            self.value()?;
+            members += 1;
             match self.next_token() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
                     self.close();
-                    return Ok(JsonNode::Object(members));
+                    self.tokens[start] = JsonToken::Object(self.count(start, members));
+                    return Ok(());
                 }
                 _ => return Err(self.unexpected("after object key:value pair")),
             }
         }
     }
 
-    fn number(&mut self) -> Result<JsonNode<'a>, SyntaxError> {
+    fn number(&mut self) -> Result<(), SyntaxError> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -252,7 +283,9 @@ impl<'a> Scanner<'a> {
             self.digits("in exponent of numeric literal")?;
         }
         let text = std::str::from_utf8(&self.text[start..self.at]);
-        Ok(JsonNode::Number(text.expect("a number is ASCII")))
+        let text = text.expect("a number is ASCII");
+        self.tokens.push(JsonToken::Number(text));
+        Ok(())
     }
 
     /// One digit or more.

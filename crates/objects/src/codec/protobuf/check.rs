@@ -247,7 +247,7 @@ fn raw(name: &'static str, wire: &Wire<'_>) -> Result<(), CheckError> {
         return Err(CheckError::Empty(name));
     }
     // What is no JSON is for the decoder to refuse.
-    match json::read(json) {
+    match json::read_tape(json) {
         Ok(read) if read.has_duplicates() => Err(CheckError::DuplicateKeys(name)),
         _ => Ok(()),
     }

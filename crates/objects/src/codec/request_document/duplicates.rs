@@ -7,44 +7,33 @@ use crate::codec::tree::{JsonMember, JsonNode, repeats_key};
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyDuplicates {
-    None,
     /// The last member of each key is left.
     Removed,
     /// Which of them counts depends on what they are for.
     Ambiguous,
 }
 
-/// Leaves the last member of each key in every object. In a JSON patch only the operations themselves may have such
+/// Leaves the last member of each key in every object of a document in which a key occurs twice. In a JSON patch only the operations themselves may have such
 /// members, because the server decodes their values later along the table of the object.
 pub(super) fn remove_duplicates(document: &mut JsonNode<'_>, is_json_patch: bool) -> KeyDuplicates {
     if !is_json_patch {
-        return if remove(document) {
-            KeyDuplicates::Removed
-        } else {
-            KeyDuplicates::None
-        };
+        remove(document);
+        return KeyDuplicates::Removed;
     }
-    let mut found = KeyDuplicates::None;
     let JsonNode::List(operations) = document else {
-        return if remove(document) {
-            KeyDuplicates::Ambiguous
-        } else {
-            found
-        };
+        return KeyDuplicates::Ambiguous;
     };
     for operation in operations {
         if let JsonNode::Object(members) = operation {
             if members.iter_mut().any(|(_, value)| remove(value)) {
                 return KeyDuplicates::Ambiguous;
             }
-            if remove_members(members) {
-                found = KeyDuplicates::Removed;
-            }
+            remove_members(members);
         } else if remove(operation) {
             return KeyDuplicates::Ambiguous;
         }
     }
-    found
+    KeyDuplicates::Removed
 }
 
 /// Returns whether something was removed.

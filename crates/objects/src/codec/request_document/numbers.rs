@@ -1,6 +1,6 @@
 //! Numbers that 64 bits do not keep exactly.
 
-use crate::codec::tree::JsonNode;
+use crate::codec::tape::JsonTape;
 
 /// So many decimal digits a 64-bit float always keeps.
 const EXACT_DIGITS: usize = 15;
@@ -8,28 +8,16 @@ const EXACT_DIGITS: usize = 15;
 const EXPONENT_DIGITS: usize = 2;
 
 /// Whether a document has a number that neither a 64-bit integer nor a float holds exactly as it was written.
-pub(super) fn has_long_number(document: &JsonNode<'_>) -> bool {
-    match document {
-        JsonNode::Number(text) => text.parse::<i64>().is_err() && !is_short(text),
-        JsonNode::List(items) => items.iter().any(has_long_number),
-        JsonNode::Object(members) => members.iter().any(|(_, value)| has_long_number(value)),
-        _ => false,
-    }
+pub(super) fn has_long_number(document: &JsonTape<'_>) -> bool {
+    document
+        .numbers()
+        .any(|text| text.parse::<i64>().is_err() && !is_short(text))
 }
 
 /// The first number of a document that is beyond all floats.
-pub(super) fn infinite_number<'a>(document: &JsonNode<'a>) -> Option<&'a str> {
-    let is_infinite = |text: &str| text.parse::<f64>().is_ok_and(f64::is_infinite);
-    let mut inner = vec![document];
-    while let Some(node) = inner.pop() {
-        match node {
-            JsonNode::Number(text) if is_infinite(text) => return Some(text),
-            JsonNode::List(items) => inner.extend(items.iter().rev()),
-            JsonNode::Object(members) => inner.extend(members.iter().rev().map(|(_, value)| value)),
-            _ => {}
-        }
-    }
-    None
+pub(super) fn infinite_number<'a>(document: &JsonTape<'a>) -> Option<&'a str> {
+    let is_infinite = |text: &&str| text.parse::<f64>().is_ok_and(f64::is_infinite);
+    document.numbers().find(is_infinite)
 }
 
 fn is_short(number: &str) -> bool {
@@ -43,10 +31,11 @@ fn is_short(number: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::tape::JsonToken;
 
     #[test]
     fn numbers_that_are_kept_are_told_from_others() {
-        let is_long = |text: &str| has_long_number(&JsonNode::Number(text));
+        let is_long = |text: &str| has_long_number(&JsonTape::new(vec![JsonToken::Number(text)]));
         for text in [
             "0",
             "-1",

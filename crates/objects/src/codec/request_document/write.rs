@@ -8,13 +8,13 @@ use std::io::Write as _;
 use crate::schema::canonical::{Source, View};
 
 /// The text of a document, in one line.
-pub(super) fn text<S: Source>(document: &S) -> Vec<u8> {
+pub(super) fn text<'a, S: Source<'a>>(document: S) -> Vec<u8> {
     let mut text = Vec::new();
     value(document, &mut text);
     text
 }
 
-fn value<S: Source>(node: &S, text: &mut Vec<u8>) {
+fn value<'a, S: Source<'a>>(node: S, text: &mut Vec<u8>) {
     match node.view() {
         View::Null => text.extend_from_slice(b"null"),
         View::Flag(true) => text.extend_from_slice(b"true"),
@@ -23,7 +23,7 @@ fn value<S: Source>(node: &S, text: &mut Vec<u8>) {
         View::Text(string) => quoted(string, text),
         View::List(items) => {
             text.push(b'[');
-            for (index, item) in items.iter().enumerate() {
+            for (index, item) in items.enumerate() {
                 if index > 0 {
                     text.push(b',');
                 }

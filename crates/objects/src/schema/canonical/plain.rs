@@ -10,10 +10,10 @@ use crate::schema::Type;
 /// Maps with more members are decoded.
 const FEW_MEMBERS: usize = 16;
 
-impl Decoder<'_> {
+impl<'v> Decoder<'v> {
     /// Whether nothing is to be said of a value of this type. It is `false` for some of which nothing is to be said either, such as nulls. Costs
     /// time linear in the size of the value, and allocates nothing for objects of usual size.
-    pub(super) fn is_plain<S: Source>(&mut self, ty: &'static Type, node: &S) -> bool {
+    pub(super) fn is_plain<S: Source<'v>>(&mut self, ty: &'static Type, node: S) -> bool {
         let mut objects = self.objects;
         let is_plain = is_plain(ty, node, &mut objects);
         if is_plain {
@@ -23,14 +23,13 @@ impl Decoder<'_> {
     }
 }
 
-fn is_plain<S: Source>(ty: &'static Type, node: &S, objects: &mut usize) -> bool {
+fn is_plain<'a, S: Source<'a>>(ty: &'static Type, node: S, objects: &mut usize) -> bool {
     match (ty, node.view()) {
         (Type::Text | Type::IntOrString, View::Text(_)) | (Type::Flag, View::Flag(_)) => true,
         (Type::Int32 | Type::IntOrString, View::Number(text)) => text.parse::<i32>().is_ok(),
         (Type::Int64, View::Number(text)) => text.parse::<i64>().is_ok(),
         (Type::Quantity, View::Text(text)) => quantity::is_short(text.trim()),
-        (Type::List(list), View::List(items)) => {
-            let mut items = items.iter();
+        (Type::List(list), View::List(mut items)) => {
             items.all(|item| is_plain(&list.item, item, objects))
         }
         (Type::Map(map), View::Object(mut members)) => {
