@@ -52,7 +52,9 @@ impl Evaluation {
             left = left.map(|left| left.saturating_sub(page.items.len()));
             self.check_unanswered()?;
             if self.plan.facts.kind[2].is_empty() {
-                self.plan.facts.set_kind(&page.api_version, &page.kind);
+                self.plan
+                    .facts_mut()
+                    .set_kind(&page.api_version, &page.kind);
             }
             for mut item in std::mem::take(&mut page.items) {
                 if let Value::Object(members) = &mut item {

@@ -201,7 +201,7 @@ impl Evaluation {
             }
         };
         let is_generated = !matches!(self.object_name, ObjectName::OfClient);
-        self.plan.facts.name_by(&object, is_generated);
+        self.plan.facts_mut().name_by(&object, is_generated);
         let mut end = self.judge(Some(object), None).await?;
         end.reply = reply;
         Ok(end)
@@ -271,9 +271,9 @@ impl Evaluation {
             // The server does not ask its policies.
             return Err(Unjudged::Absent);
         }
-        if let Some(mut options) = self.plan.facts.options.take() {
+        if let Some(mut options) = self.plan.facts_mut().options.take() {
             deletions::choose(&mut options, &old, &self.plan.facts);
-            self.plan.facts.options = Some(options);
+            self.plan.facts_mut().options = Some(options);
         }
         self.judge(None, Some(old)).await
     }
@@ -290,7 +290,7 @@ impl Evaluation {
     async fn connected(&mut self) -> Result<Evaluated, Unjudged> {
         let (kind, object) = self.plan.query.connect_options(&self.info);
         if self.plan.facts.kind[2].is_empty() {
-            self.plan.facts.set_kind("v1", kind);
+            self.plan.facts_mut().set_kind("v1", kind);
         }
         self.judge(Some(object), None).await
     }
@@ -302,8 +302,8 @@ impl Evaluation {
     }
 
     fn set_write_options(&mut self) {
-        let facts = &mut self.plan.facts;
-        facts.options = Some(self.plan.query.write_options(facts.verb));
+        let options = self.plan.query.write_options(self.plan.facts.verb);
+        self.plan.facts_mut().options = Some(options);
     }
 
     pub(crate) async fn set_delete_options(&mut self) -> Result<(), Unjudged> {
@@ -316,7 +316,7 @@ impl Evaluation {
             read.map_err(|error| self.bad(&error))?
         };
         deletion_checks::check_options(&sent).map_err(|error| self.bad(&error))?;
-        let facts = &mut self.plan.facts;
+        let facts = self.plan.facts_mut();
         // Options in a body are all that counts, as in kube-apiserver.
         facts.dry_run = sent["dryRun"].as_array().is_some_and(|all| !all.is_empty());
         facts.options = Some(options::delete_options_of(sent));
@@ -377,11 +377,11 @@ impl Evaluation {
         let mut body = self.body_object(self.reading()?).await?;
         // The object may yet get another name.
         body.is_new = false;
-        let mut facts = self.plan.facts.clone();
+        let mut facts = (*self.plan.facts).clone();
         let read = move || body.read(&mut facts, None).map(|object| (object, facts));
         let read = self.off_core(self.body.len(), read).await?;
         let (object, facts) = read.map_err(|error| self.bad(&error))?;
-        self.plan.facts = facts;
+        self.plan.facts = Arc::new(facts);
         Ok(object)
     }
 
@@ -395,7 +395,7 @@ impl Evaluation {
         let decoded = self.decoded.take();
         if !body.is_large() && self.share.text_bytes() <= LARGE {
             body.decoded = decoded;
-            let read = body.read(&mut self.plan.facts, old.as_ref());
+            let read = body.read(self.plan.facts_mut(), old.as_ref());
             let object = read.map_err(|error| self.bad(&error))?;
             return self.judge(Some(object), old).await;
         }
@@ -405,7 +405,7 @@ impl Evaluation {
         job.body = Some(body);
         let end = self.admitter.judge(job, true, &self.control).await;
         let end = end.map_err(|failure| self.unjudged(failure))?;
-        self.plan.facts = Arc::unwrap_or_clone(end.facts);
+        self.plan.facts = end.facts;
         Ok(Evaluated {
             judged: end.judged,
             judging: end.judging,
@@ -428,12 +428,13 @@ impl Evaluation {
     /// Makes a stored object the one before the request.
     pub(crate) fn as_old(&mut self, stored: Option<StoredObject>) -> Option<Value> {
         let Some(stored) = stored else {
-            self.plan.facts.operation = match self.plan.facts.verb {
+            self.plan.facts_mut().operation = match self.plan.facts.verb {
                 WriteVerb::Update | WriteVerb::Patch => AdmissionOperation::Create,
                 _ => self.plan.facts.operation,
             };
-            if let Some(options) = &mut self.plan.facts.options
-                && self.plan.facts.operation == AdmissionOperation::Create
+            let facts = self.plan.facts_mut();
+            if let Some(options) = &mut facts.options
+                && facts.operation == AdmissionOperation::Create
             {
                 options["kind"] = json!("CreateOptions");
             }
@@ -442,7 +443,7 @@ impl Evaluation {
         };
         self.share.join(stored.share);
         self.judged_version = Some(JudgedVersion::of(&stored.value));
-        self.plan.facts.set_kind_by(&stored.value);
+        self.plan.facts_mut().set_kind_by(&stored.value);
         Some(stored.value)
     }
 
@@ -504,7 +505,7 @@ impl Evaluation {
         match end.map_err(Unjudged::Inner)? {
             DryRunEnd::Object(object, reply, warnings) => {
                 self.dry_warnings = warnings;
-                self.plan.facts.set_kind_by(&object);
+                self.plan.facts_mut().set_kind_by(&object);
                 // The upstream says itself what it cannot write in the format that the client wants.
                 let is_plain =
                     |output: Output| output.form.is_none() && output.media == Media::Json;
@@ -552,7 +553,7 @@ impl Evaluation {
         JudgeJob {
             policies: Arc::clone(&self.plan.policies),
             cluster: Arc::clone(&self.admitter.cluster),
-            facts: Arc::new(self.plan.facts.clone()),
+            facts: Arc::clone(&self.plan.facts),
             body: None,
             object: object.map(Arc::new),
             old_object: old_object.map(Arc::new),

@@ -21,7 +21,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct JudgePlan {
     pub(crate) policies: Arc<ForwardedPolicies>,
-    pub(crate) facts: WriteFacts,
+    /// Shared with jobs that judge it.
+    pub(crate) facts: Arc<WriteFacts>,
     pub(crate) query: QueryParameters,
     /// The greatest fidelity that one of the policies asks for.
     pub(crate) fidelity: Fidelity,
@@ -130,6 +131,11 @@ fn served(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> Option<Arc<
 }
 
 impl JudgePlan {
+    /// The facts, to be changed. They are copied if a job has them.
+    pub(crate) fn facts_mut(&mut self) -> &mut WriteFacts {
+        Arc::make_mut(&mut self.facts)
+    }
+
     /// The plan for a request that policies may match.
     pub(crate) fn new(
         policies: &Arc<ForwardedPolicies>,
@@ -172,7 +178,7 @@ impl JudgePlan {
         let reads_name = facts.is_namespace() || possible.iter().any(|policy| policy.reads_name);
         Self {
             policies: Arc::clone(policies),
-            facts,
+            facts: Arc::new(facts),
             fidelity,
             reads_name,
             reads_defaults,

@@ -80,7 +80,7 @@ impl Evaluation {
 
     /// The refusal of a request of which nobody here knows what is taken from the body.
     pub(crate) fn unknown_fields(&self) -> Unjudged {
-        let facts = &self.plan.facts;
+        let facts = &*self.plan.facts;
         let WriteFacts {
             group, resource, ..
         } = facts;
