@@ -77,8 +77,9 @@ fn unite_service_account(spec: &mut Map<String, Value>) {
     let (Some(name), Some(former)) = (text("serviceAccountName"), text("serviceAccount")) else {
         return;
     };
+    let is_same = name == former;
     let name = if name.is_empty() { former } else { name };
-    if !name.is_empty() {
+    if !name.is_empty() && !is_same {
         let name = Value::from(name);
         spec.insert("serviceAccount".to_owned(), name.clone());
         spec.insert("serviceAccountName".to_owned(), name);

@@ -40,6 +40,12 @@ pub(super) fn fill_from(parent: &mut FieldMap, source: &str, target: &str) {
     if !parent.get(source).is_some_and(Value::is_object) || is_zero(parent, source) {
         return;
     }
+    if let [Some(from), Some(to)] =
+        [source, target].map(|name| parent.get(name).and_then(Value::as_object))
+        && from.keys().all(|name| to.contains_key(name))
+    {
+        return;
+    }
     // Taken out for a moment, so that both maps can be used.
     let Some(source_amounts) = parent.remove(source) else {
         return;
