@@ -214,7 +214,7 @@ impl RecordedCheck {
     /// What each policy did: one entry for each action, and one for each evaluation in which nothing failed.
     pub fn of(verdict: &AdmissionVerdict<'_>) -> Vec<Self> {
         let mut denials = verdict.denials.iter();
-        let mut checks = Vec::new();
+        let mut checks = Vec::with_capacity(verdict.checks.len() + verdict.evaluations.len());
         for check in &verdict.checks {
             // Every count of a denial belongs to the next denial of this binding.
             let denial = (check.action == EnforcementAction::Deny)

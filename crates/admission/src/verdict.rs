@@ -236,7 +236,7 @@ impl PolicyUsage {
 impl AdmissionVerdict<'_> {
     /// What each policy took that was evaluated.
     pub fn usage(&self) -> Vec<PolicyUsage> {
-        let mut all = Vec::new();
+        let mut all = Vec::with_capacity(self.evaluations.len());
         for evaluation in &self.evaluations {
             let one = PolicyUsage {
                 policy: evaluation.policy.to_owned(),
