@@ -1,4 +1,8 @@
 //! What a process costs while load runs: CPU time and memory, of itself and of its children.
+//!
+//! Memory is the proportional set size (PSS), in which a page that several processes share counts in parts. The resident set
+//! size counts it in full for each of them, so a proxy with several processes would seem to have its code and what it had
+//! allocated before it forked several times.
 
 use std::{fs, time::Duration};
 
@@ -10,35 +14,89 @@ use serde::Serialize;
 pub(crate) struct ProcessCost {
     /// CPU time in seconds.
     pub(crate) cpu_seconds: f64,
-    /// Resident memory at the end.
-    pub(crate) resident_bytes: u64,
+    /// Memory at the end.
+    pub(crate) memory: ProcessMemory,
 }
 
-/// What a process has used so far.
+/// CPU time that a process has used so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessUse {
     cpu: Duration,
-    resident_bytes: u64,
 }
 
 impl ProcessUse {
     /// Reads what the process `id` and its children have used; 0 for processes that have ended.
     pub(crate) fn read(id: u32) -> Self {
-        let mut sum = Self::default();
-        for process in [id].into_iter().chain(children(id)) {
-            sum.cpu += cpu(process);
-            sum.resident_bytes += resident_bytes(process);
+        Self {
+            cpu: with_children(id).map(cpu).sum(),
         }
-        sum
     }
 
-    /// The cost from `before` until now.
-    pub(crate) fn since(self, before: Self) -> ProcessCost {
-        ProcessCost {
-            cpu_seconds: self.cpu.saturating_sub(before.cpu).as_secs_f64(),
-            resident_bytes: self.resident_bytes,
+    /// The CPU time from `before` until now.
+    pub(crate) fn cpu_since(self, before: Self) -> Duration {
+        self.cpu.saturating_sub(before.cpu)
+    }
+}
+
+/// The memory of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProcessMemory {
+    pub(crate) bytes: u64,
+    pub(crate) kind: MemoryKind,
+}
+
+/// How memory is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) enum MemoryKind {
+    /// Proportional set size: shared pages in parts.
+    #[default]
+    #[serde(rename = "PSS")]
+    Proportional,
+    /// Resident set size: shared pages in full.
+    #[serde(rename = "RSS")]
+    Resident,
+}
+
+impl MemoryKind {
+    /// As reports name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Proportional => "PSS",
+            Self::Resident => "RSS",
         }
     }
+}
+
+impl ProcessMemory {
+    /// Reads the memory of the process `id` and its children; 0 for processes that have ended.
+    ///
+    /// Only the owner of a process and root may read its PSS. If that of one process cannot be read, it is the RSS of all.
+    /// The kernel looks at each page of a process for its PSS, so this takes milliseconds.
+    pub(crate) fn read(id: u32) -> Self {
+        Self::of(with_children(id).collect(), proportional_bytes)
+    }
+
+    fn of(processes: Vec<u32>, proportional: impl Fn(u32) -> Option<u64>) -> Self {
+        let alive = processes.into_iter().filter(|id| resident_bytes(*id) > 0);
+        let alive: Vec<u32> = alive.collect();
+        let all: Option<u64> = alive.iter().map(|id| proportional(*id)).sum();
+        match all {
+            Some(bytes) => Self {
+                bytes,
+                kind: MemoryKind::Proportional,
+            },
+            None => Self {
+                bytes: alive.iter().map(|id| resident_bytes(*id)).sum(),
+                kind: MemoryKind::Resident,
+            },
+        }
+    }
+}
+
+/// A process and its children.
+fn with_children(id: u32) -> impl Iterator<Item = u32> {
+    [id].into_iter().chain(children(id))
 }
 
 /// The children of a process, such as the workers of nginx.
@@ -72,11 +130,22 @@ fn cpu(id: u32) -> Duration {
     Duration::from_nanos(nanos.sum())
 }
 
+/// `None` if it may not be read, or the kernel has no such file.
+fn proportional_bytes(id: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
+    bytes_after(&text, "Pss:")
+}
+
 fn resident_bytes(id: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kibibytes.unwrap_or(0) * 1024
+    bytes_after(&text, "VmRSS:").unwrap_or(0)
+}
+
+/// The number of bytes in the line `KEY NUMBER kB`.
+fn bytes_after(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
+    let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024)
 }
 
 #[cfg(test)]
@@ -85,28 +154,38 @@ mod tests {
 
     #[test]
     fn a_process_that_works_uses_time_and_memory() {
-        let before = ProcessUse::read(std::process::id());
+        let id = std::process::id();
+        let before = ProcessUse::read(id);
         let mut sum = 0_u64;
-        while ProcessUse::read(std::process::id())
-            .since(before)
-            .cpu_seconds
-            < 0.02
-        {
+        while ProcessUse::read(id).cpu_since(before) < Duration::from_millis(20) {
             sum = (0..100_000).fold(sum, |sum, n| std::hint::black_box(sum.wrapping_add(n)));
         }
-        let cost = ProcessUse::read(std::process::id()).since(before);
-        assert!(cost.resident_bytes > 1 << 20, "{cost:?}");
+        let memory = ProcessMemory::read(id);
+        assert!(memory.bytes > 1 << 20, "{memory:?}");
     }
 
     #[test]
     fn a_process_that_has_ended_uses_nothing() {
-        let cost = ProcessUse::read(u32::MAX).since(ProcessUse::default());
-        assert_eq!(
-            cost,
-            ProcessCost {
-                cpu_seconds: 0.0,
-                resident_bytes: 0
-            }
-        );
+        let cpu = ProcessUse::read(u32::MAX).cpu_since(ProcessUse::default());
+        assert_eq!(cpu, Duration::ZERO);
+        assert_eq!(ProcessMemory::read(u32::MAX), ProcessMemory::default());
+    }
+
+    #[test]
+    fn memory_is_resident_where_the_proportional_part_of_one_process_may_not_be_read() {
+        let own = std::process::id();
+        let known = ProcessMemory::of(vec![own, u32::MAX], |_| Some(7));
+        assert_eq!((known.bytes, known.kind), (7, MemoryKind::Proportional));
+        let secret = ProcessMemory::of(vec![own], |_| None);
+        assert!(secret.bytes > 1 << 20, "{secret:?}");
+        assert_eq!(secret.kind, MemoryKind::Resident);
+    }
+
+    #[test]
+    fn the_files_of_the_kernel_are_read() {
+        let rollup = "55d0-7ffc ---p 00000000 00:00 0 [rollup]\nRss:    1024 kB\nPss:     100 kB\nPss_Dirty:  50 kB\n";
+        assert_eq!(bytes_after(rollup, "Pss:"), Some(100 << 10));
+        assert_eq!(bytes_after("VmRSS:\t 4 kB\n", "VmRSS:"), Some(4 << 10));
+        assert_eq!(bytes_after(rollup, "Swap:"), None);
     }
 }

@@ -15,7 +15,7 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     events::EventRunner,
     figures::ClientFigures,
-    process::{ProcessCost, ProcessUse},
+    process::{ProcessCost, ProcessMemory, ProcessUse},
     scenario::{LoadSpec, Scenario},
     simulate::ClientBaseline,
     transport::target::LoadTarget,
@@ -167,7 +167,9 @@ pub(crate) async fn run(
         () = show(&timing, &recorders, progress) => {}
         () = playing => {}
     }
-    let after = plan.process.map(ProcessUse::read);
+    let after = plan
+        .process
+        .map(|id| (ProcessUse::read(id), ProcessMemory::read(id)));
     stopping.send_replace(true);
     let requests = || {
         recorders
@@ -180,7 +182,10 @@ pub(crate) async fn run(
     users.shutdown().await;
     let process = after.zip(before.await.ok().flatten());
     SliceResult {
-        process: process.map(|(after, before)| after.since(before)),
+        process: process.map(|((after, memory), before)| ProcessCost {
+            cpu_seconds: after.cpu_since(before).as_secs_f64(),
+            memory,
+        }),
         ..collect(&recorders, metrics.await.unwrap_or_default())
     }
 }

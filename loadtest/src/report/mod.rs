@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::{
     figures::{self, ClientFigures},
     load::{ClientSeries, SliceResult, gateway_metrics::LevelSample},
+    process::ProcessMemory,
     scenario::{Scenario, expectation::Measure},
     verdict::{self, Evidence, Judgement},
 };
@@ -69,7 +70,7 @@ pub(crate) struct VariantReport {
     pub(crate) cpu_micros_per_response: Option<f64>,
     /// Memory of the process at the end of the last round.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) resident_mib: Option<f64>,
+    pub(crate) memory: Option<ProcessMemory>,
     /// The last round over time.
     pub(crate) series: Vec<ClientSeries>,
     pub(crate) levels: Vec<LevelSample>,
@@ -96,9 +97,7 @@ impl VariantReport {
         });
         let last = slices.last();
         let costs: Vec<f64> = slices.iter().filter_map(cpu_per_response).collect();
-        let resident = last
-            .and_then(|slice| slice.process)
-            .map(|process| process.resident_bytes);
+        let process = last.and_then(|slice| slice.process);
         Self {
             name: name.into(),
             slices: slices.len(),
@@ -106,7 +105,7 @@ impl VariantReport {
             clients,
             upstream_peak,
             cpu_micros_per_response: (!costs.is_empty()).then(|| figures::median(costs) * 1e6),
-            resident_mib: resident.map(|bytes| figures::real(bytes) / f64::from(1 << 20)),
+            memory: process.map(|process| process.memory),
             series: last.map(|slice| slice.series.clone()).unwrap_or_default(),
             levels: last.map(|slice| slice.levels.clone()).unwrap_or_default(),
         }

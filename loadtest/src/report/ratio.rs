@@ -168,7 +168,10 @@ fn spread(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{figures::LatencyFigures, process::ProcessCost};
+    use crate::{
+        figures::LatencyFigures,
+        process::{ProcessCost, ProcessMemory},
+    };
 
     /// A slice with 100 responses at this rate, for so many seconds of CPU time.
     fn slice(cpu_seconds: f64, rate: f64) -> SliceResult {
@@ -189,7 +192,7 @@ mod tests {
             levels: Vec::new(),
             process: Some(ProcessCost {
                 cpu_seconds,
-                resident_bytes: 0,
+                memory: ProcessMemory::default(),
             }),
         }
     }

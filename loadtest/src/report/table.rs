@@ -34,9 +34,10 @@ pub(super) fn row(client: &ClientFigures) -> [String; 12] {
 /// What does not fit the table: costs, spread over the slices, the peak at the server, errors.
 pub(super) fn notes(variant: &VariantReport) -> Vec<String> {
     let mut notes = Vec::new();
-    if let (Some(cpu), Some(memory)) = (variant.cpu_micros_per_response, variant.resident_mib) {
+    if let (Some(cpu), Some(memory)) = (variant.cpu_micros_per_response, variant.memory) {
+        let (mib, kind) = (memory.bytes >> 20, memory.kind.name());
         notes.push(format!(
-            "The process used {cpu:.1} us of CPU time for each response, and {memory:.0} MiB of memory."
+            "The process used {cpu:.1} us of CPU time for each response, and {mib} MiB of memory ({kind})."
         ));
     }
     if let Some(peak) = variant.upstream_peak {

@@ -58,7 +58,9 @@ pub(super) const LOADTEST: Edges = &[
     ),
     (
         "report",
-        &["figures", "load", "measure", "scenario", "verdict"],
+        &[
+            "figures", "load", "measure", "process", "scenario", "verdict",
+        ],
     ),
     (
         "cli",
