@@ -23,6 +23,9 @@ pub(crate) struct TargetRatios {
     /// CPU time for each response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu: Option<RatioSpread>,
+    /// How many microseconds of CPU time more a response takes than with the other target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_micros_more: Option<RatioSpread>,
     pub(crate) clients: Vec<ClientRatios>,
 }
 
@@ -40,7 +43,7 @@ pub(crate) struct ClientRatios {
     pub(crate) p99: Option<RatioSpread>,
 }
 
-/// The ratios of several pairs of slices.
+/// The ratios, or the differences, of several pairs of slices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RatioSpread {
@@ -91,7 +94,8 @@ impl TargetRatios {
         let ratios = others.iter().map(|other| Self {
             of: first.name.clone(),
             to: other.name.clone(),
-            cpu: spread(first, other, cpu_per_response),
+            cpu: spread(first, other, |of, to| of / to, cpu_per_response),
+            cpu_micros_more: spread(first, other, |of, to| (of - to) * 1e6, cpu_per_response),
             clients: client_ratios(first, other),
         });
         ratios.collect()
@@ -102,6 +106,12 @@ impl TargetRatios {
         let mut parts = Vec::new();
         if let Some(cpu) = self.cpu {
             parts.push(format!("CPU time {}", cpu.written()));
+        }
+        if let Some(more) = self.cpu_micros_more {
+            parts.push(format!(
+                "{:+.1} us ({:+.1} to {:+.1})",
+                more.median, more.lower_quartile, more.upper_quartile
+            ));
         }
         for client in &self.clients {
             let named = [
@@ -138,9 +148,8 @@ fn client_ratios(first: &Measurement, other: &Measurement) -> Vec<ClientRatios> 
     let ratios = clients.map(|(index, client)| {
         let of = |measure: Measure| {
             let value = move |client: &ClientFigures| client.value(measure);
-            spread(first, other, |slice| {
-                slice.clients.get(index).and_then(value)
-            })
+            let of_client = |slice: &SliceResult| slice.clients.get(index).and_then(value);
+            spread(first, other, |of, to| of / to, of_client)
         };
         ClientRatios {
             name: client.name.clone(),
@@ -152,15 +161,16 @@ fn client_ratios(first: &Measurement, other: &Measurement) -> Vec<ClientRatios> 
     ratios.collect()
 }
 
-/// The ratios of a value of the slices that belong together.
+/// The ratios or differences of a value of the slices that belong together.
 fn spread(
     first: &Measurement,
     other: &Measurement,
+    compared: impl Fn(f64, f64) -> f64,
     value: impl Fn(&SliceResult) -> Option<f64>,
 ) -> Option<RatioSpread> {
     let ratios = other.pairs.iter().filter_map(|(of, to)| {
         let (of, to) = (first.slices.get(*of)?, other.slices.get(*to)?);
-        Some(value(of)? / value(to)?)
+        Some(compared(value(of)?, value(to)?))
     });
     RatioSpread::of(ratios)
 }
@@ -237,7 +247,8 @@ mod tests {
         );
         assert_eq!(
             ratios[0].written(),
-            "ours / theirs, median and quartiles of 3 pairs: CPU time 2.00 (2.00 to 2.00); a: ok/s 0.50 (0.50 to 0.50), \
+            "ours / theirs, median and quartiles of 3 pairs: CPU time 2.00 (2.00 to 2.00); \
+             +10000.0 us (+10000.0 to +55000.0); a: ok/s 0.50 (0.50 to 0.50), \
              p50 2.00 (2.00 to 2.00)."
         );
     }

@@ -19,7 +19,7 @@ mod connection_limit;
 mod connections;
 mod failure_log;
 mod headers;
-mod http1;
+pub mod http1;
 mod identity_writer;
 mod idle_connections;
 mod lane;

@@ -30,11 +30,11 @@ const MOST_QUEUED: usize = 64 << 10;
 /// The buffer into which the connections of one core read, one after another. So a connection has no buffer of its own unless a
 /// part of a head waits for the rest, or a body comes faster than by 16 KiB.
 #[derive(Debug, Default)]
-pub(in crate::forward) struct ReadBuffer(RefCell<BytesMut>);
+pub struct ReadBuffer(RefCell<BytesMut>);
 
 /// Why a request could not be sent, or its response could not be read.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::forward) enum ExchangeError {
+pub enum ExchangeError {
     /// The upstream closed the connection before the response was complete.
     #[error("the upstream closed the connection")]
     Closed,
@@ -58,14 +58,17 @@ impl ExchangeError {
 
 /// The head of a request. Its headers say nothing about the length of the body.
 #[derive(Debug)]
-pub(in crate::forward) struct OutgoingHead<'a> {
-    pub(in crate::forward) method: &'a Method,
-    pub(in crate::forward) target: &'a str,
-    pub(in crate::forward) lines: &'a RequestHeaderLines,
+pub struct OutgoingHead<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// Path and query.
+    pub target: &'a str,
+    /// The header lines.
+    pub lines: &'a RequestHeaderLines,
 }
 
 /// A socket and what happens on it.
-pub(super) struct Exchange<S, B> {
+pub struct Exchange<S, B> {
     socket: S,
     /// Received and not used yet.
     input: BytesMut,
@@ -118,7 +121,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
     B: Body<Data = Bytes, Error = BodyError> + Unpin,
 {
-    pub(super) fn new(socket: S) -> Self {
+    /// No request yet on `socket`.
+    pub fn new(socket: S) -> Self {
         Self {
             socket,
             input: BytesMut::new(),
@@ -134,7 +138,7 @@ where
     }
 
     /// Begins a request; [`Self::poll_head`] sends it. The last one has ended.
-    pub(super) fn begin(&mut self, head: &OutgoingHead<'_>, body: B, limits: ResponseHeadLimits) {
+    pub fn begin(&mut self, head: &OutgoingHead<'_>, body: B, limits: ResponseHeadLimits) {
         let is_end = body.is_end_stream();
         let framing = RequestFraming::of(head.method, is_end, body.size_hint().exact());
         write_request_head(
@@ -174,7 +178,11 @@ where
     }
 
     /// Sends the request, and reads the head of the response.
-    pub(super) fn poll_head(
+    ///
+    /// # Errors
+    ///
+    /// Why there is none. The connection is of no use then.
+    pub fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &ReadBuffer,
@@ -294,7 +302,7 @@ where
     }
 
     /// The next frame of the response's body; `None` at its end. What is left of the request is for [`Self::poll_send`].
-    pub(super) fn poll_frame(
+    pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &ReadBuffer,
@@ -397,7 +405,7 @@ where
     }
 
     /// Whether the response has ended.
-    pub(super) fn is_end(&self) -> bool {
+    pub fn is_end(&self) -> bool {
         match &self.receiving {
             Receiving::Body { decoder, .. } => decoder.is_end(),
             Receiving::Idle => true,
@@ -406,7 +414,7 @@ where
     }
 
     /// How much of the response's body is to come.
-    pub(super) fn size_hint(&self) -> SizeHint {
+    pub fn size_hint(&self) -> SizeHint {
         match &self.receiving {
             Receiving::Body { decoder, .. } => decoder
                 .remaining()
@@ -436,6 +444,17 @@ where
         } else {
             Ended::Reusable
         }
+    }
+
+    /// Ends the response. Whether the connection can serve another request.
+    pub fn end_is_clean(&mut self) -> bool {
+        self.end() == Ended::Reusable
+    }
+
+    /// Whether the connection, on which there is no request, is still open. When that changes, `idle` is woken.
+    pub fn is_open(&mut self, idle: &Waker, buffer: &ReadBuffer) -> bool {
+        let mut cx = Context::from_waker(idle);
+        self.poll_idle(&mut cx, buffer).is_pending()
     }
 
     /// Waits, between requests, until the upstream closes the connection, or sends what nobody has asked for.

@@ -8,6 +8,8 @@
 //! - [`connection`]: a connection that is lent to requests, one after another, and is idle between them.
 //! - [`write_queue`]: bytes to be sent.
 //!
+//! The bare proxy of the load tests (`loadtest/peers/bare`) uses [`Exchange`] alone, so that it shows what all the rest costs.
+//!
 //! Not here: upgrades (`tunnel`), which use hyper's client.
 
 mod connection;
@@ -15,4 +17,4 @@ mod exchange;
 mod write_queue;
 
 pub(super) use connection::{Http1Connection, KeepsIdle, SharedByConnections};
-pub(super) use exchange::{ExchangeError, OutgoingHead, ReadBuffer};
+pub use exchange::{Exchange, ExchangeError, OutgoingHead, ReadBuffer};
