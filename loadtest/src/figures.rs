@@ -22,6 +22,8 @@ pub(crate) struct ClientFigures {
     pub(crate) unanswered: u64,
     /// Responses with 429 after which the request was repeated.
     pub(crate) retried: u64,
+    /// Events of watches that arrived in the measured time, whenever the watches began.
+    pub(crate) events: u64,
     /// Successes a second.
     pub(crate) rate: f64,
     /// Seconds from the intended time of sending to the end of the response.
@@ -129,6 +131,7 @@ pub(crate) fn medians(slices: &[Vec<ClientFigures>]) -> Vec<ClientFigures> {
             errors: sum(|f| f.errors),
             unanswered: sum(|f| f.unanswered),
             retried: sum(|f| f.retried),
+            events: sum(|f| f.events),
             rate: mid(|f| f.rate),
             latency: LatencyFigures {
                 p50: mid(|f| f.latency.p50),

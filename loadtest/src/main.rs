@@ -7,6 +7,7 @@ mod cli;
 mod events;
 mod figures;
 mod gateway;
+mod idle;
 mod left_out;
 mod load;
 mod local;

@@ -290,6 +290,7 @@ mod tests {
             series: Vec::new(),
             levels: Vec::new(),
             process: None,
+            idle: Vec::new(),
         };
         for group in [[0, 1], [2, 0], [1, 0]] {
             for index in group {

@@ -94,6 +94,47 @@ impl ProcessMemory {
     }
 }
 
+/// The time that each processor of this machine has been idle, and in all, in ticks of the kernel.
+///
+/// A proxy that leaves the processor of its clients idle has to wake it at each write, which is a part of its CPU time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProcessorTimes(Vec<(u64, u64)>);
+
+impl ProcessorTimes {
+    /// Reads them; none where the kernel does not tell.
+    pub(crate) fn read() -> Self {
+        Self::parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Self {
+        let lines = text.lines().filter_map(|line| {
+            let (name, times) = line.split_once(' ')?;
+            // The line `cpu` is their sum.
+            name.strip_prefix("cpu")
+                .filter(|number| !number.is_empty())?;
+            let times = times.split_whitespace().map(str::parse);
+            let times: Vec<u64> = times.collect::<Result<_, _>>().ok()?;
+            // user, nice, system, idle, iowait, irq, softirq, steal; those of guests count in the first two.
+            let idle = times.get(3)? + times.get(4)?;
+            Some((idle, times.iter().take(8).sum()))
+        });
+        Self(lines.collect())
+    }
+
+    /// The part of the time from `before` until now in which each processor was idle.
+    pub(crate) fn idle_since(&self, before: &Self) -> Vec<f64> {
+        let pairs = self.0.iter().zip(&before.0);
+        let parts = pairs.map(|(now, before)| {
+            let idle = now.0.saturating_sub(before.0);
+            let all = now.1.saturating_sub(before.1);
+            #[expect(clippy::cast_precision_loss, reason = "ticks are far below 2^52")]
+            let part = idle as f64 / all.max(1) as f64;
+            part
+        });
+        parts.collect()
+    }
+}
+
 /// A process and its children.
 fn with_children(id: u32) -> impl Iterator<Item = u32> {
     [id].into_iter().chain(children(id))
@@ -179,6 +220,20 @@ mod tests {
         let secret = ProcessMemory::of(vec![own], |_| None);
         assert!(secret.bytes > 1 << 20, "{secret:?}");
         assert_eq!(secret.kind, MemoryKind::Resident);
+    }
+
+    #[test]
+    fn idle_processors_are_those_of_the_time_between() {
+        let at = |idle: u64, user: u64| {
+            let line = format!("{user} 0 0 {idle} 0 0 0 0 9 9");
+            ProcessorTimes::parse(&format!(
+                "cpu  {line}\ncpu0 {line}\ncpu1 1 1 1 1 1 1 1 1\nintr 7\n"
+            ))
+        };
+        let idle = at(40, 90).idle_since(&at(10, 80));
+        assert_eq!(idle, [0.75, 0.0]);
+        assert_eq!(at(1, 1).idle_since(&ProcessorTimes::default()), [0.0; 0]);
+        assert!(!ProcessorTimes::read().0.is_empty());
     }
 
     #[test]

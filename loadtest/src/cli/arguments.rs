@@ -33,6 +33,7 @@ pub(super) enum Command {
     Local(LocalArgs),
     Run(RunArgs),
     Compare(CompareArgs),
+    Idle(IdleArgs),
     Check(CheckScenariosArgs),
     Upstream(UpstreamArgs),
     Tokens(TokensArgs),
@@ -145,6 +146,12 @@ pub(super) struct CompareArgs {
     /// each target that has some.
     #[arg(long, value_name = "NAME=URL")]
     pub(super) metrics: Vec<String>,
+    /// The bearer tokens for one target, as --tokens has them for all: NAME=FILE with the name of the target.
+    #[arg(long, value_name = "NAME=FILE")]
+    pub(super) target_tokens: Vec<String>,
+    /// A target that gets requests without a credential: its name.
+    #[arg(long, value_name = "NAME")]
+    pub(super) target_anonymous: Vec<String>,
     /// In each round measure the first target beside each other one, one directly after the other, instead of all in turns.
     /// With a short --duration and many --rounds the ratios are least affected by a machine whose speed changes.
     #[arg(long)]
@@ -155,6 +162,35 @@ pub(super) struct CompareArgs {
     pub(super) measure: MeasureArgs,
     #[command(flatten)]
     pub(super) output: OutputArgs,
+}
+
+/// Measure what idle connections take: the memory of a proxy with many of them, each of which has sent one request, and what it
+/// returns once they are closed.
+///
+/// A process keeps memory for the next connections, so restart it before it is measured again.
+#[derive(Debug, clap::Args)]
+pub(super) struct IdleArgs {
+    /// A proxy with its name and its process on this machine.
+    #[arg(long = "target", value_name = "NAME=URL@PID", required = true)]
+    pub(super) targets: Vec<String>,
+    /// Connections to each, by HTTP/1.1.
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) connections: u32,
+    /// The target of the requests.
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/api/v1/namespaces/default/configmaps/client"
+    )]
+    pub(super) path: String,
+    /// The user who sends them.
+    #[arg(long, value_name = "NAME", default_value = "client-1")]
+    pub(super) user: String,
+    /// How long to wait before each measurement. Allocators return memory after seconds.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    pub(super) settle: Duration,
+    #[command(flatten)]
+    pub(super) access: TargetArgs,
 }
 
 /// How servers are reached.
@@ -181,6 +217,9 @@ pub(super) struct TargetArgs {
     /// Impersonate the scenario's users and their groups. The owner of --token or --client-certificate must be allowed to.
     #[arg(long, requires = "credential")]
     pub(super) impersonate: bool,
+    /// Requests have no credential; `compare` decides it for each target.
+    #[arg(skip)]
+    pub(super) anonymous: bool,
     /// Send load to another machine.
     #[arg(long)]
     pub(super) allow_remote: bool,

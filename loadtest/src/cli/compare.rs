@@ -3,8 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    Failure, arguments::CompareArgs, finish, interrupt::until_signal, judged, prepare, read_for,
-    resolve, running, runtime,
+    Failure,
+    arguments::{CompareArgs, TargetArgs},
+    finish,
+    interrupt::until_signal,
+    judged, prepare, read_for, resolve, running, runtime,
 };
 use crate::{
     load::progress::ProgressLine,
@@ -54,19 +57,13 @@ async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
     let mut contenders: Vec<Contender> = Vec::new();
     for text in &args.targets {
         let (name, url) = named(text)?;
-        let (url, process) = match url.rsplit_once('@') {
-            None => (url, None),
-            Some((url, id)) => {
-                let wrong = || Failure::usage(format!("{id:?} in {text:?} is not a process ID"));
-                (url, Some(id.parse::<u32>().map_err(|_| wrong())?))
-            }
-        };
+        let (url, process) = with_process(text, url)?;
         if contenders.iter().any(|contender| contender.name == name) {
             return Err(Failure::usage(format!(
                 "two targets are called {name:?}; give each a name of its own"
             )));
         }
-        let target = running(url, &args.access).await?;
+        let target = running(url, &access(args, name)?).await?;
         let place = ContenderPlace::Running {
             target,
             metrics: metrics.remove(name),
@@ -78,14 +75,49 @@ async fn contenders(args: &CompareArgs) -> Result<Vec<Contender>, Failure> {
             place,
         });
     }
-    if let Some(name) = metrics.keys().next() {
+    let tokens = args.target_tokens.iter().map(|text| named(text));
+    let mut tokens = tokens.collect::<Result<Vec<_>, _>>()?.into_iter();
+    let referred = [
+        ("--metrics", metrics.keys().next().map(String::as_str)),
+        (
+            "--target-tokens",
+            tokens.find_map(|(name, _)| is_missing(name, &contenders)),
+        ),
+        (
+            "--target-anonymous",
+            args.target_anonymous
+                .iter()
+                .find_map(|name| is_missing(name, &contenders)),
+        ),
+    ];
+    for (option, name) in referred {
+        let Some(name) = name else { continue };
         let names: Vec<&str> = contenders.iter().map(|target| &*target.name).collect();
         return Err(Failure::usage(format!(
-            "--metrics names {name:?}, which is no target; the targets are {}",
+            "{option} names {name:?}, which is no target; the targets are {}",
             names.join(", ")
         )));
     }
     Ok(contenders)
+}
+
+/// The name, if no target has it.
+fn is_missing<'n>(name: &'n str, contenders: &[Contender]) -> Option<&'n str> {
+    let known = contenders.iter().any(|contender| contender.name == name);
+    (!known).then_some(name)
+}
+
+/// How the target of this name is reached.
+fn access(args: &CompareArgs, target: &str) -> Result<TargetArgs, Failure> {
+    let mut access = args.access.clone();
+    for text in &args.target_tokens {
+        let (name, file) = named(text)?;
+        if name == target {
+            access.tokens = Some(file.into());
+        }
+    }
+    access.anonymous = args.target_anonymous.iter().any(|name| name == target);
+    Ok(access)
 }
 
 /// Where the metrics of targets are, by the names of the targets.
@@ -104,8 +136,20 @@ async fn metrics(args: &CompareArgs) -> Result<BTreeMap<String, Arc<LoadTarget>>
     Ok(metrics)
 }
 
+/// The URL and the process in `URL` or `URL@PID`, a part of `text`.
+pub(super) fn with_process<'u>(
+    text: &str,
+    url: &'u str,
+) -> Result<(&'u str, Option<u32>), Failure> {
+    let Some((url, id)) = url.rsplit_once('@') else {
+        return Ok((url, None));
+    };
+    let wrong = |_| Failure::usage(format!("{id:?} in {text:?} is not a process ID"));
+    Ok((url, Some(id.parse().map_err(wrong)?)))
+}
+
 /// The name and the URL in `NAME=URL`.
-fn named(text: &str) -> Result<(&str, &str), Failure> {
+pub(super) fn named(text: &str) -> Result<(&str, &str), Failure> {
     let named = text.split_once('=').filter(|(name, _)| !name.is_empty());
     named.ok_or_else(|| Failure::usage(format!("{text:?} is not NAME=URL")))
 }

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod compare;
+mod idle;
 mod interrupt;
 mod serve;
 
@@ -123,6 +124,7 @@ fn run(command: &Command) -> Result<bool, Failure> {
         Command::Local(args) => local(args),
         Command::Upstream(args) => serve::upstream(args),
         Command::Gateway(args) => serve::gateway(args),
+        Command::Idle(args) => idle::run(args),
         Command::Objects(args) => {
             let (scenario, _) = read(&args.scenario)?;
             let needed = Requirements::of(&scenario, args.lists);
@@ -268,6 +270,9 @@ async fn resolve(url: &str, args: &TargetArgs) -> Result<Arc<LoadTarget>, Failur
     }
     if let Some(token) = &args.token {
         target = target.with_token(token)?;
+    }
+    if args.anonymous {
+        target = target.without_credential();
     }
     if args.impersonate {
         target = target.impersonating();

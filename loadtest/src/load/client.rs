@@ -292,10 +292,26 @@ impl LoadUser {
     async fn hold(&self, response: Response<Incoming>, hold: Duration) {
         let mut stop = self.timing.stop.clone();
         let mut body = response.into_body();
+        let reading = async {
+            while let Some(Ok(frame)) = body.frame().await {
+                if let Some(data) = frame.data_ref() {
+                    self.count_events(data);
+                }
+            }
+        };
         tokio::select! {
             () = tokio::time::sleep(hold) => {}
-            () = async { while body.frame().await.is_some_and(|frame| frame.is_ok()) {} } => {}
+            () = reading => {}
             _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    /// Counts the events of a watch that end in `data`, each with a line feed.
+    fn count_events(&self, data: &[u8]) {
+        let now = self.timing.clock.now();
+        if now >= self.timing.settled && now < self.timing.end {
+            let lines = data.split(|byte| *byte == b'\n').count();
+            self.recorder.events(lines as u64 - 1);
         }
     }
 

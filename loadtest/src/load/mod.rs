@@ -15,7 +15,7 @@ use tokio::{sync::watch, task::JoinSet};
 use crate::{
     events::EventRunner,
     figures::ClientFigures,
-    process::{ProcessCost, ProcessMemory, ProcessUse},
+    process::{ProcessCost, ProcessMemory, ProcessUse, ProcessorTimes},
     scenario::{LoadSpec, Scenario},
     simulate::ClientBaseline,
     transport::target::LoadTarget,
@@ -58,6 +58,8 @@ pub(crate) struct SliceResult {
     pub(crate) levels: Vec<LevelSample>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) process: Option<ProcessCost>,
+    /// The part of the measured time in which each processor was idle.
+    pub(crate) idle: Vec<f64>,
 }
 
 /// The results of one client over time.
@@ -167,9 +169,9 @@ pub(crate) async fn run(
         () = show(&timing, &recorders, progress) => {}
         () = playing => {}
     }
-    let after = plan
-        .process
-        .map(|id| (ProcessUse::read(id), ProcessMemory::read(id)));
+    let after = plan.process.map(ProcessUse::read);
+    let times_after = ProcessorTimes::read();
+    let memory = plan.process.map(ProcessMemory::read);
     stopping.send_replace(true);
     let requests = || {
         recorders
@@ -180,12 +182,14 @@ pub(crate) async fn run(
     wait_for_last(&mut users, requests).await;
     // Those that are left are aborted, and count as unanswered.
     users.shutdown().await;
-    let process = after.zip(before.await.ok().flatten());
+    let (before, times_before) = before.await.unwrap_or_default();
+    let process = after.zip(before).zip(memory);
     SliceResult {
-        process: process.map(|((after, memory), before)| ProcessCost {
+        process: process.map(|((after, before), memory)| ProcessCost {
             cpu_seconds: after.cpu_since(before).as_secs_f64(),
             memory,
         }),
+        idle: times_after.idle_since(&times_before),
         ..collect(&recorders, metrics.await.unwrap_or_default())
     }
 }
@@ -223,13 +227,17 @@ fn collect(recorders: &[(Arc<LoadRecorder>, f64)], levels: Vec<LevelSample>) -> 
         series: series.collect(),
         levels,
         process: None,
+        idle: Vec::new(),
     }
 }
 
-/// What a process has used when the measured time begins.
-async fn use_at_beginning(process: Option<u32>, timing: Timing) -> Option<ProcessUse> {
+/// What a process, and the processors, have used when the measured time begins.
+async fn use_at_beginning(
+    process: Option<u32>,
+    timing: Timing,
+) -> (Option<ProcessUse>, ProcessorTimes) {
     tokio::time::sleep_until(timing.clock.instant(timing.settled)).await;
-    process.map(ProcessUse::read)
+    (process.map(ProcessUse::read), ProcessorTimes::read())
 }
 
 /// Shows the progress until the end of the measured time.

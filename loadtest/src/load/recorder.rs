@@ -61,6 +61,7 @@ struct RecordedTally {
     errors: u64,
     unanswered: u64,
     retried: u64,
+    events: u64,
     work: f64,
     ok_by_user: Vec<u64>,
     last_error: Option<String>,
@@ -105,6 +106,7 @@ impl LoadRecorder {
                 errors: 0,
                 unanswered: 0,
                 retried: 0,
+                events: 0,
                 work: 0.0,
                 ok_by_user: vec![0; users as usize],
                 last_error: None,
@@ -167,6 +169,11 @@ impl LoadRecorder {
         tally.intervals[interval].refusals += 1;
     }
 
+    /// Records events of a watch.
+    pub(crate) fn events(&self, count: u64) {
+        self.lock().events += count;
+    }
+
     /// The measured requests that have ended, however they did.
     pub(crate) fn requests(&self) -> u64 {
         self.lock().requests
@@ -200,6 +207,7 @@ impl LoadRecorder {
             errors: tally.errors,
             unanswered: tally.unanswered,
             retried: tally.retried,
+            events: tally.events,
             rate: real(ok) / self.measured.as_secs_f64(),
             latency: LatencyFigures::new(tally.requests, ok, nth),
             share: tally.work / self.measured.as_secs_f64(),
@@ -285,6 +293,10 @@ mod tests {
         assert!(figures.latency.p99.is_infinite(), "{figures:?}");
         assert!((figures.rate - 10.0).abs() < 1e-9 && (figures.share - 0.5).abs() < 1e-9);
         assert!((figures.jain - 1.0).abs() < 1e-9);
+        assert_eq!(figures.events, 0);
+        recorder.events(3);
+        recorder.events(1);
+        assert_eq!(recorder.figures().events, 4);
     }
 
     #[test]

@@ -65,9 +65,11 @@ pub(crate) struct VariantReport {
     /// The most requests at the stand-in server at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upstream_peak: Option<usize>,
-    /// CPU time of the process for each response, refusals included; the median over the rounds.
+    /// CPU time of the process for each response, refusals included, and for each event of a watch; the median over the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_micros_per_response: Option<f64>,
+    /// The part of the time in which each processor of this machine was idle; medians over the rounds.
+    pub(crate) idle_processors: Vec<f64>,
     /// Memory of the process at the end of the last round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) memory: Option<ProcessMemory>,
@@ -105,6 +107,7 @@ impl VariantReport {
             clients,
             upstream_peak,
             cpu_micros_per_response: (!costs.is_empty()).then(|| figures::median(costs) * 1e6),
+            idle_processors: idle_processors(slices),
             memory: process.map(|process| process.memory),
             series: last.map(|slice| slice.series.clone()).unwrap_or_default(),
             levels: last.map(|slice| slice.levels.clone()).unwrap_or_default(),
@@ -169,12 +172,22 @@ impl RunReport {
     }
 }
 
-/// Seconds of CPU time of the process for each response; `None` if it was not measured.
+/// The idle part of each processor, the median over the slices.
+fn idle_processors(slices: &[SliceResult]) -> Vec<f64> {
+    let processors = slices.iter().map(|slice| slice.idle.len());
+    let medians = (0..processors.min().unwrap_or(0)).map(|index| {
+        let parts = slices.iter().map(|slice| slice.idle[index]);
+        figures::median(parts.collect())
+    });
+    medians.collect()
+}
+
+/// Seconds of CPU time of the process for each response and each event of a watch; `None` if it was not measured.
 fn cpu_per_response(slice: &SliceResult) -> Option<f64> {
     let responses: u64 = slice
         .clients
         .iter()
-        .map(|client| client.ok + client.refused + client.retried)
+        .map(|client| client.ok + client.refused + client.retried + client.events)
         .sum();
     let process = slice.process.filter(|_| responses > 0)?;
     Some(process.cpu_seconds / figures::real(responses))

@@ -204,6 +204,7 @@ mod tests {
                 cpu_seconds,
                 memory: ProcessMemory::default(),
             }),
+            idle: Vec::new(),
         }
     }
 

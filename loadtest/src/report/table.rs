@@ -9,6 +9,9 @@ pub(super) const HEADINGS: [&str; 12] = [
     "ideal",
 ];
 
+/// Of a machine with more processors, those after the first ones are not shown.
+const MOST_PROCESSORS: usize = 8;
+
 /// The cells of a client's row. A latency is a dash if no request was measured.
 pub(super) fn row(client: &ClientFigures) -> [String; 12] {
     let latency = |measure: Measure| {
@@ -36,9 +39,24 @@ pub(super) fn notes(variant: &VariantReport) -> Vec<String> {
     let mut notes = Vec::new();
     if let (Some(cpu), Some(memory)) = (variant.cpu_micros_per_response, variant.memory) {
         let (mib, kind) = (memory.bytes >> 20, memory.kind.name());
+        let events = variant.clients.iter().any(|client| client.events > 0);
+        let each = if events {
+            "response and event"
+        } else {
+            "response"
+        };
         notes.push(format!(
-            "The process used {cpu:.1} us of CPU time for each response, and {mib} MiB of memory ({kind})."
+            "The process used {cpu:.1} us of CPU time for each {each}, and {mib} MiB of memory ({kind})."
         ));
+    }
+    if variant.memory.is_some() && !variant.idle_processors.is_empty() {
+        let parts = variant.idle_processors.iter().take(MOST_PROCESSORS);
+        let parts: Vec<String> = parts.map(|part| format!("{:.0} %", part * 100.0)).collect();
+        notes.push(format!("Processors were idle: {}.", parts.join(", ")));
+    }
+    for client in variant.clients.iter().filter(|client| client.events > 0) {
+        let (name, events) = (&client.name, client.events);
+        notes.push(format!("{name}: {events} events of watches."));
     }
     if let Some(peak) = variant.upstream_peak {
         notes.push(format!(

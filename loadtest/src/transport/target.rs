@@ -66,7 +66,7 @@ enum BearerTokens {
     Own(Arc<BTreeMap<String, String>>),
     /// All have this one.
     Shared(HeaderValue),
-    /// None: they have a client certificate.
+    /// None: they have a client certificate, or are anonymous.
     None,
 }
 
@@ -187,6 +187,12 @@ impl LoadTarget {
         }
         self.bearer = BearerTokens::None;
         Ok(self)
+    }
+
+    /// The same target, without a credential.
+    pub(crate) fn without_credential(mut self) -> Self {
+        self.bearer = BearerTokens::None;
+        self
     }
 
     /// The same target; the owner of the token or of the client certificate impersonates users.
@@ -363,6 +369,7 @@ mod tests {
         let target = || LoadTarget::resolve("http://127.0.0.1:80", None, false);
         let own = target().await.unwrap();
         assert_eq!(headers(&own), ["authorization: Bearer loadtest-mouse"]);
+        assert_eq!(headers(&own.without_credential()), [""; 0]);
         let tokens = TokenFile::new("tokens", "secret,mouse,mouse\nother,cat,cat\n");
         let given = target().await.unwrap().with_tokens(&tokens.0).unwrap();
         assert_eq!(headers(&given), ["authorization: Bearer secret"]);

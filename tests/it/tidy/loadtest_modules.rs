@@ -5,6 +5,7 @@ use super::modules::Edges;
 /// The load tests.
 pub(super) const LOADTEST: Edges = &[
     ("certificate", &[]),
+    ("idle", &["figures", "process", "scenario", "transport"]),
     ("process", &[]),
     ("scenario", &[]),
     ("figures", &["scenario"]),
@@ -67,6 +68,7 @@ pub(super) const LOADTEST: Edges = &[
         &[
             "certificate",
             "gateway",
+            "idle",
             "left_out",
             "load",
             "measure",
