@@ -14,6 +14,9 @@ use fairgate_core::digest::RequestInfo;
 /// The approximate bytes of an object besides its padding.
 const FRAME: usize = 140;
 
+/// The answer to a question whether a user may do something, which a gateway with admission policies asks.
+const ALLOWED: &[u8] = br#"{"kind":"SubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":{"allowed":true}}"#;
+
 /// The objects. Lists are made when they are first asked for, and kept.
 #[derive(Debug)]
 pub(crate) struct StandInObjects {
@@ -34,6 +37,9 @@ impl StandInObjects {
     pub(crate) fn body(&self, info: &RequestInfo) -> Bytes {
         let (count, bytes) = self.spec.objects_of(info);
         let resource = String::from_utf8_lossy(info.resource()).into_owned();
+        if resource == "subjectaccessreviews" {
+            return Bytes::from_static(ALLOWED);
+        }
         if is_list(info) {
             return self.cached(&resource, false, || list(&resource, count, bytes));
         }
@@ -134,9 +140,14 @@ fn event(what: &str, object: &str) -> String {
 /// An object of about `bytes` bytes; at least `FRAME`.
 fn object(resource: &str, number: u32, bytes: u32) -> String {
     let filling = "x".repeat((bytes as usize).saturating_sub(FRAME));
+    // A gateway with admission policies reads the namespaces of what it judges.
+    let (kind, namespace) = match resource {
+        "namespaces" => ("Namespace", ""),
+        _ => ("Object", "\"namespace\":\"default\","),
+    };
     format!(
-        "{{\"kind\":\"Object\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{resource}-{number}\",\
-         \"namespace\":\"default\",\"resourceVersion\":\"1\"}},\"data\":{{\"filling\":\"{filling}\"}}}}"
+        "{{\"kind\":\"{kind}\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{resource}-{number}\",\
+         {namespace}\"resourceVersion\":\"1\"}},\"data\":{{\"filling\":\"{filling}\"}}}}"
     )
 }
 
@@ -172,6 +183,34 @@ expect: [all.errors == 0]
             serde_json::from_slice::<serde_json::Value>(line).unwrap();
         }
         assert!(objects.metrics().contains("resource=\"pods\"} 20000"));
+    }
+
+    #[test]
+    fn a_gateway_with_admission_policies_is_told_what_it_asks() {
+        let text = "\
+apiVersion: fairgate.dev/v1alpha1
+kind: Scenario
+title: Asked
+clients: [{name: a, load: {closed: {threads: 1}}, requests: [{path: /api/v1/namespaces/a/pods/b}]}]
+upstream: {objects: [{resource: namespaces, count: 1}]}
+expect: [all.errors == 0]
+";
+        let scenario = parse("s.yaml", "s", text.as_bytes()).usable().unwrap();
+        let objects = StandInObjects::new(scenario.upstream);
+        let answer = |method: &str, target: &str| {
+            let info = RequestInfo::from_target(method, target).unwrap();
+            let body = objects.body(&info);
+            serde_json::from_slice::<serde_json::Value>(&body).unwrap()
+        };
+        let namespaces = answer("GET", "/api/v1/namespaces");
+        let first = &namespaces["items"][0];
+        assert_eq!(
+            (&first["kind"], &first["metadata"]["name"]),
+            (&"Namespace".into(), &"namespaces-1".into())
+        );
+        assert!(first["metadata"]["namespace"].is_null());
+        let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        assert_eq!(answer("POST", reviews)["status"]["allowed"], true);
     }
 
     #[test]

@@ -251,12 +251,18 @@ fn a_scenario_runs_on_this_machine_and_its_verdict_can_fail() {
 #[test]
 fn all_scenarios_of_the_repository_are_without_mistakes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let directories = ["config/scenarios", "loadtest/peers/scenarios"];
+    let directories = [
+        "config/scenarios",
+        "loadtest/peers/scenarios",
+        "loadtest/peers/scenarios/rows",
+    ];
     let files = directories
         .iter()
         .flat_map(|directory| std::fs::read_dir(root.join(directory)).unwrap());
     let files: Vec<String> = files
-        .map(|file| file.unwrap().path().display().to_string())
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.is_file())
+        .map(|path| path.display().to_string())
         .collect();
     assert!(files.len() > 15, "{files:?}");
     let arguments: Vec<&str> = ["check"]

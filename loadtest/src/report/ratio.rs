@@ -125,6 +125,9 @@ impl TargetRatios {
             let named: Vec<String> = named
                 .map(|(name, ratio)| format!("{name} {}", ratio.written()))
                 .collect();
+            if named.is_empty() {
+                continue;
+            }
             parts.push(format!("{}: {}", client.name, named.join(", ")));
         }
         let pairs = self.cpu.iter().chain(

@@ -65,13 +65,16 @@ pub(super) fn notes(variant: &VariantReport) -> Vec<String> {
     }
     if variant.slices > 1 {
         let spreads = variant.clients.iter().zip(&variant.p99_spread);
+        let spreads = spreads.filter(|(client, _)| client.requests > 0);
         let spreads = spreads.map(|(client, (least, most))| {
             let [least, most] = [*least, *most].map(|seconds| Measure::P99.written(seconds));
             format!("{} {least} to {most}", client.name)
         });
         let spreads: Vec<String> = spreads.collect();
-        let (slices, spreads) = (variant.slices, spreads.join(", "));
-        notes.push(format!("p99 over {slices} slices: {spreads}."));
+        if !spreads.is_empty() {
+            let (slices, spreads) = (variant.slices, spreads.join(", "));
+            notes.push(format!("p99 over {slices} slices: {spreads}."));
+        }
     }
     for client in &variant.clients {
         if let Some(error) = &client.last_error {

@@ -62,7 +62,7 @@ fn write_variant(variant: &VariantReport, out: &mut dyn Write) -> io::Result<()>
     headings[0].clone_from(&variant.name);
     let rows: Vec<_> = variant.clients.iter().map(row).collect();
     let names = rows.iter().map(|row| row[0].len());
-    let width = names.max().unwrap_or(0).max(10);
+    let width = names.max().unwrap_or(0).max(variant.name.len()).max(10);
     writeln!(out)?;
     write_row(&headings, width, out)?;
     for row in &rows {
