@@ -26,7 +26,8 @@ pin() {
 prepare() {
   local program packages=() target=${CARGO_TARGET_DIR:-$root/target}
   PATH=$PATH:/usr/sbin
-  for program in haproxy nginx; do
+  HAPROXY_BIN=${HAPROXY_BIN:-haproxy}
+  for program in "$HAPROXY_BIN" nginx; do
     command -v "$program" >/dev/null && continue
     [[ $(id -u) == 0 ]] || { say "$program is missing, and only root may install it: apt-get install $program"; exit 1; }
     say "installing $program"
@@ -121,7 +122,7 @@ filled() {
 
 start_haproxy() {
   filled haproxy.cfg >"$work/haproxy.cfg"
-  "${on_proxy_core[@]}" haproxy -db -q -f "$work/haproxy.cfg" &
+  "${on_proxy_core[@]}" "$HAPROXY_BIN" -db -q -f "$work/haproxy.cfg" &
   started_target haproxy
 }
 
@@ -130,7 +131,7 @@ start_haproxy_headers() {
   # The token and the user of each line.
   sed -E 's/^([^,]*),([^,]*),.*/\1 \2/' "$work/tokens.csv" >"$work/users.map"
   filled haproxy.cfg "$here/haproxy-headers.cfg" >"$work/haproxy-headers.cfg"
-  "${on_proxy_core[@]}" haproxy -db -q -f "$work/haproxy-headers.cfg" &
+  "${on_proxy_core[@]}" "$HAPROXY_BIN" -db -q -f "$work/haproxy-headers.cfg" &
   started_target haproxy+headers
 }
 
@@ -249,5 +250,5 @@ machine() {
   fi
   printf -- '- apf: a reverse proxy in Go behind the flow control of k8s.io/apiserver %s, %s\n' \
     "$(sed -nE 's/^\tk8s.io\/apiserver //p' "$here/apf/go.mod")" "$(go version 2>/dev/null || echo 'Go unknown')"
-  printf -- '- %s\n' "$(haproxy -v | head -1 | cut -d' ' -f1-3)" "$(nginx -v 2>&1)" "$("$FAIRGATE_BIN" --version)"
+  printf -- '- %s\n' "$("$HAPROXY_BIN" -v | head -1 | cut -d' ' -f1-3)" "$(nginx -v 2>&1)" "$("$FAIRGATE_BIN" --version)"
 }
