@@ -136,31 +136,7 @@ pub(crate) async fn run(
         stop,
         clock,
     };
-    let mut users = JoinSet::new();
-    let mut recorders = Vec::new();
-    for (client, baseline) in scenario.clients.iter().zip(&plan.baselines) {
-        if plan.only.as_ref().is_some_and(|only| *only != client.name) {
-            continue;
-        }
-        let recorder = Arc::new(LoadRecorder::new(
-            &client.name,
-            client.users,
-            scenario.duration,
-        ));
-        for number in 0..client.users {
-            let user = LoadUser::new(
-                scenario,
-                client,
-                number,
-                &baseline.work,
-                &plan.target,
-                &recorder,
-                &timing,
-            );
-            users.spawn(Arc::new(user).run());
-        }
-        recorders.push((recorder, baseline.ideal_share));
-    }
+    let (mut users, recorders) = start_users(plan, &timing);
     let metrics = gateway_metrics::follow(plan.metrics.clone(), timing.clone());
     let metrics = tokio::spawn(metrics);
     let before = tokio::spawn(use_at_beginning(plan.process, timing.clone()));
@@ -192,6 +168,37 @@ pub(crate) async fn run(
         idle: times_after.idle_since(&times_before),
         ..collect(&recorders, metrics.await.unwrap_or_default())
     }
+}
+
+/// Starts the users, each of which sends its load until the end; with the recorder of each client, and its ideal share.
+fn start_users(plan: &SlicePlan, timing: &Timing) -> (JoinSet<()>, Vec<(Arc<LoadRecorder>, f64)>) {
+    let scenario = &plan.scenario;
+    let mut users = JoinSet::new();
+    let mut recorders = Vec::new();
+    for (client, baseline) in scenario.clients.iter().zip(&plan.baselines) {
+        if plan.only.as_ref().is_some_and(|only| *only != client.name) {
+            continue;
+        }
+        let recorder = Arc::new(LoadRecorder::new(
+            &client.name,
+            client.users,
+            scenario.duration,
+        ));
+        for number in 0..client.users {
+            let user = LoadUser::new(
+                scenario,
+                client,
+                number,
+                &baseline.work,
+                &plan.target,
+                &recorder,
+                timing,
+            );
+            users.spawn(Arc::new(user).run());
+        }
+        recorders.push((recorder, baseline.ideal_share));
+    }
+    (users, recorders)
 }
 
 /// Waits until all `users` have ended. Returns earlier if in a whole [`PATIENCE`] none of their requests has, `requests`
