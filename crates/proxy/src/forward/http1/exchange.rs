@@ -301,7 +301,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    /// The next frame of the response's body; `None` at its end. What is left of the request is for [`Self::poll_send`].
+    /// The next frame of the response's body; `None` at its end. What is left of the request is for `poll_send`.
     pub fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,

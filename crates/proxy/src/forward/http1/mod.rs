@@ -4,9 +4,9 @@
 //! no buffer for each connection: what a core reads goes through one buffer that its connections share ([`ReadBuffer`]). What the
 //! bytes mean is decided by `fairgate_http1`, which does no I/O.
 //!
-//! - [`exchange`]: one request and its response on a socket.
-//! - [`connection`]: a connection that is lent to requests, one after another, and is idle between them.
-//! - [`write_queue`]: bytes to be sent.
+//! - `exchange`: one request and its response on a socket.
+//! - `connection`: a connection that is lent to requests, one after another, and is idle between them.
+//! - `write_queue`: bytes to be sent.
 //!
 //! The bare proxy of the load tests (`loadtest/peers/bare`) uses [`Exchange`] alone, so that it shows what all the rest costs.
 //!
