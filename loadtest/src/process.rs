@@ -14,6 +14,9 @@ use serde::Serialize;
 pub(crate) struct ProcessCost {
     /// CPU time in seconds.
     pub(crate) cpu_seconds: f64,
+    /// The processors that it kept busy, on average. If one processor is its own and was not idle for the rest of the time, then
+    /// something else ran there.
+    pub(crate) busy: f64,
     /// Memory at the end.
     pub(crate) memory: ProcessMemory,
 }

@@ -161,9 +161,13 @@ pub(crate) async fn run(
     let (before, times_before) = before.await.unwrap_or_default();
     let process = after.zip(before).zip(memory);
     SliceResult {
-        process: process.map(|((after, before), memory)| ProcessCost {
-            cpu_seconds: after.cpu_since(before).as_secs_f64(),
-            memory,
+        process: process.map(|((after, before), memory)| {
+            let cpu = after.cpu_since(before);
+            ProcessCost {
+                cpu_seconds: cpu.as_secs_f64(),
+                busy: cpu.div_duration_f64(scenario.duration),
+                memory,
+            }
         }),
         idle: times_after.idle_since(&times_before),
         ..collect(&recorders, metrics.await.unwrap_or_default())

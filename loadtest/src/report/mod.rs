@@ -68,6 +68,9 @@ pub(crate) struct VariantReport {
     /// CPU time of the process for each response, refusals included, and for each event of a watch; the median over the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_micros_per_response: Option<f64>,
+    /// The processors that the process kept busy, on average; the median over the rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) busy_processors: Option<f64>,
     /// The part of the time in which each processor of this machine was idle; medians over the rounds.
     pub(crate) idle_processors: Vec<f64>,
     /// Memory of the process at the end of the last round.
@@ -99,6 +102,8 @@ impl VariantReport {
         });
         let last = slices.last();
         let costs: Vec<f64> = slices.iter().filter_map(cpu_per_response).collect();
+        let busy = slices.iter().filter_map(|slice| slice.process);
+        let busy: Vec<f64> = busy.map(|process| process.busy).collect();
         let process = last.and_then(|slice| slice.process);
         Self {
             name: name.into(),
@@ -107,6 +112,7 @@ impl VariantReport {
             clients,
             upstream_peak,
             cpu_micros_per_response: (!costs.is_empty()).then(|| figures::median(costs) * 1e6),
+            busy_processors: (!busy.is_empty()).then(|| figures::median(busy)),
             idle_processors: idle_processors(slices),
             memory: process.map(|process| process.memory),
             series: last.map(|slice| slice.series.clone()).unwrap_or_default(),

@@ -205,6 +205,7 @@ mod tests {
             levels: Vec::new(),
             process: Some(ProcessCost {
                 cpu_seconds,
+                busy: cpu_seconds,
                 memory: ProcessMemory::default(),
             }),
             idle: Vec::new(),

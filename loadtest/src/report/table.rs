@@ -49,10 +49,13 @@ pub(super) fn notes(variant: &VariantReport) -> Vec<String> {
             "The process used {cpu:.1} us of CPU time for each {each}, and {mib} MiB of memory ({kind})."
         ));
     }
-    if variant.memory.is_some() && !variant.idle_processors.is_empty() {
+    if let (Some(busy), false) = (variant.busy_processors, variant.idle_processors.is_empty()) {
         let parts = variant.idle_processors.iter().take(MOST_PROCESSORS);
         let parts: Vec<String> = parts.map(|part| format!("{:.0} %", part * 100.0)).collect();
-        notes.push(format!("Processors were idle: {}.", parts.join(", ")));
+        let (busy, idle) = (busy * 100.0, parts.join(", "));
+        notes.push(format!(
+            "It ran for {busy:.0} % of the time. Processors were idle: {idle}."
+        ));
     }
     for client in variant.clients.iter().filter(|client| client.events > 0) {
         let (name, events) = (&client.name, client.events);
