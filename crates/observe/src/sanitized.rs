@@ -9,6 +9,10 @@ pub(super) fn sanitize(text: &str, max: usize) -> Cow<'_, str> {
         end -= 1;
     }
     let cut = &text[..end];
+    // Nearly all text: the bytes are compared many at a time.
+    if cut.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Cow::Borrowed(cut);
+    }
     if cut.contains(is_control_like) {
         Cow::Owned(cut.replace(is_control_like, "\u{fffd}"))
     } else {
