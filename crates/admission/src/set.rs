@@ -33,8 +33,6 @@ pub struct PossiblePolicy<'p> {
     pub reads_defaults: bool,
     /// Whether its expressions may read who owns the fields of the object.
     pub reads_owners: bool,
-    /// The parts of the object that its expressions do not read.
-    pub unread: UnreadParts,
     /// The kind of its params; `None` if it has none.
     pub param_kind: Option<&'p PolicyParamKind>,
 }
@@ -57,6 +55,8 @@ pub struct PolicySet {
     index: PolicyIndex,
     /// The number of conditions that several policies have.
     shared_conditions: usize,
+    /// The parts of objects that no policy reads.
+    unread: UnreadParts,
 }
 
 impl PolicySet {
@@ -76,6 +76,7 @@ impl PolicySet {
             policies: Vec::with_capacity(policies.len()),
             index: PolicyIndex::default(),
             shared_conditions: 0,
+            unread: UnreadParts::NONE,
         };
         let mut distinct = HashMap::new();
         let mut patterns = PatternBudget::new(pattern_limits::OF_SET);
@@ -100,7 +101,15 @@ impl PolicySet {
             set.policies.push(compiled);
         }
         set.share_conditions();
+        let unread = set.policies.iter().map(|policy| policy.unread);
+        set.unread = unread.fold(UnreadParts::ALL, UnreadParts::and);
         set
+    }
+
+    /// The parts of objects that none of the policies reads, whatever it matches: which policies match is known for certain only
+    /// when a request is judged, since the labels of its namespace may change until then.
+    pub fn unread_parts(&self) -> UnreadParts {
+        self.unread
     }
 
     /// Numbers the conditions that several policies have and that read only `request`: they are evaluated once for a request.
@@ -213,7 +222,6 @@ impl PolicySet {
                 reads_name: policy.reads_name,
                 reads_defaults: policy.reads_defaults,
                 reads_owners: policy.reads_owners,
-                unread: policy.unread,
                 param_kind: policy.param_kind.as_ref(),
             })
             .collect()

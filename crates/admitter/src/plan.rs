@@ -167,8 +167,7 @@ impl JudgePlan {
         // What is converted to other versions is asked for by the names there, and each field has an owner.
         let is_one_version = (facts.served.as_deref()).is_none_or(|of| of.equivalents.len() <= 1);
         let unread = if is_one_version && !reads_owners {
-            let unread = possible.iter().map(|policy| policy.unread);
-            unread.fold(UnreadParts::ALL, UnreadParts::and)
+            policies.set.unread_parts()
         } else {
             UnreadParts::NONE
         };

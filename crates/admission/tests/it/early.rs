@@ -148,7 +148,21 @@ fn reads(expression: &str) -> (bool, bool, UnreadParts) {
     });
     let possible = set.possible(&creation(&user), &Cluster::with("{}"));
     let one = possible[0];
-    (one.reads_name, one.reads_defaults, one.unread)
+    (one.reads_name, one.reads_defaults, set.unread_parts())
+}
+
+/// Which policies match may change until the request is judged, with the labels of its namespace. So the parts do not depend on it.
+#[test]
+fn what_a_policy_reads_counts_although_it_does_not_match() {
+    let user = User::new("alice", ["dev"]);
+    let set = policy_with(&["request.namespace == 'other'"], |spec| {
+        spec["validations"] = json!([{"expression": "!has(object.spec.volumes)"}]);
+    });
+    assert_eq!(set.possible(&creation(&user), &Cluster::with("{}")), []);
+    let (volumes, _) = UnreadParts::paths()
+        .find(|(_, path)| path.last() == Some(&"volumes"))
+        .unwrap();
+    assert_eq!(set.unread_parts(), UnreadParts::ALL.without(volumes));
 }
 
 #[test]
