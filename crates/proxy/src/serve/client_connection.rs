@@ -65,7 +65,12 @@ impl ClientConnection {
 impl ClientConnection {
     /// Whether no request is in progress, and the client has got all of its last response.
     pub(super) fn is_idle(&self) -> bool {
-        self.active.get() == 0 && !self.is_writing.load(Ordering::Relaxed)
+        self.active.get() == 0 && !self.is_writing()
+    }
+
+    /// Whether a write waits for the client to read.
+    pub(super) fn is_writing(&self) -> bool {
+        self.is_writing.load(Ordering::Relaxed)
     }
 
     /// Whether no byte of another request has arrived on an HTTP/1 connection since the last one.

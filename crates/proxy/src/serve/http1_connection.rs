@@ -107,10 +107,14 @@ where
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<hyper::Result<()>> {
         while let Some(hyper) = &mut self.hyper {
             let polled = hyper.as_mut().poll(cx);
-            if polled.is_ready() || !self.requests.needs_large_parser() {
+            // While the end of the last response waits in hyper for a client that has not read yet, hyper stays. It is polled again
+            // when that has been sent, and the head waits in the reader.
+            if polled.is_ready()
+                || !self.requests.needs_large_parser()
+                || self.requests.is_writing()
+            {
                 return polled;
             }
-            // The head waits in the reader.
             self.requests.set_large_parser();
             if let Some(socket) = self.take_apart() {
                 self.build(socket);
