@@ -258,3 +258,46 @@ async fn a_connection_that_is_being_closed_is_not_parked() {
     assert_eq!(conversation.response().await.1, "/a ");
     conversation.ended().await;
 }
+
+/// hyper reads the next head when it has the last response and the rest of its request, though the client has not read the
+/// response to its end. hyper must not be dropped for a head of many lines then.
+#[tokio::test]
+async fn a_head_of_many_lines_waits_for_the_client_to_read_the_last_response() {
+    /// More than is read before a request gets its seat, and no more than is discarded after an early response.
+    const BODY: usize = 200 << 10;
+    let upstream = TestUpstream::start(Speaks::Http1, |request| async move {
+        let kibibytes: usize = request.uri().path()[1..].parse().unwrap();
+        // It answers before it has read the body, and reads it then.
+        tokio::spawn(request.into_body().collect());
+        http::Response::new(full(vec![b'x'; kibibytes << 10]))
+    });
+    let gate = Gate::with(&upstream, |settings, _| {
+        // Long enough for a loaded machine; a client that misses bytes waits for so long.
+        settings.serve.idle_timeout = Duration::from_secs(20);
+    });
+    // How much the kernel takes is not known: for one of these lengths it takes all but a part.
+    let mut conversations = Vec::new();
+    for step in 4..40 {
+        let kibibytes = step * 256;
+        let mut conversation = Conversation::plain(&gate).await;
+        let head =
+            format!("POST /{kibibytes} HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY}\r\n\r\n");
+        conversation.write(&head).await;
+        conversations.push((conversation, kibibytes << 10));
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let rest = "b".repeat(BODY);
+    let lines = "Keep-Alive: 5\r\n".repeat(150);
+    for (conversation, _) in &mut conversations {
+        let next = format!("{rest}GET /1 HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        conversation.write(&next).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for (mut conversation, length) in conversations {
+        for length in [length, 1 << 10] {
+            let (head, body) = conversation.response().await;
+            assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+            assert!(body.len() == length && body.bytes().all(|byte| byte == b'x'));
+        }
+    }
+}
