@@ -27,6 +27,9 @@ const LEVEL_UID_HEADER: HeaderName = HeaderName::from_static("x-kubernetes-pf-pr
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
+/// So many headers has a reply at most: those of this file, the date and the length, and whether the connection is closed.
+const MOST_HEADERS: usize = 11;
+
 /// A reply before it is rendered.
 struct RefusalReply<'a> {
     code: StatusCode,
@@ -146,7 +149,7 @@ fn unclassifiable(refusal: &Refusal, context: &RequestContext) -> String {
 pub fn reply(refusal: &Refusal, context: &RequestContext) -> Reply {
     let rendered = reply_to(refusal, context.kind.get(), context);
     context.trace.reason.set(Some(refusal.reason()));
-    let mut reply = render(&rendered, refusal.reason());
+    let mut reply = render(rendered, refusal.reason());
     let mut id = [0; Hyphenated::LENGTH];
     let id = Hyphenated::from_uuid(Uuid::from_u128(context.id)).encode_lower(&mut id);
     if let Ok(id) = HeaderValue::from_str(id) {
@@ -159,12 +162,11 @@ pub fn reply(refusal: &Refusal, context: &RequestContext) -> Reply {
     }
 }
 
-fn render(rendered: &RefusalReply<'_>, reason: &'static str) -> Reply {
+fn render(rendered: RefusalReply<'_>, reason: &'static str) -> Reply {
     let (body, content_type) = if rendered.text {
-        (
-            format!("{}\n", rendered.message),
-            "text/plain; charset=utf-8",
-        )
+        let mut body = rendered.message.into_owned();
+        body.push('\n');
+        (body, "text/plain; charset=utf-8")
     } else {
         let status = Status {
             message: &rendered.message,
@@ -177,6 +179,8 @@ fn render(rendered: &RefusalReply<'_>, reason: &'static str) -> Reply {
     let mut reply = Response::new(ReplyBody::full(body));
     *reply.status_mut() = rendered.code;
     let headers = reply.headers_mut();
+    // Once for all, since growing the map costs as much as several insertions.
+    headers.reserve(MOST_HEADERS);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(REASON_HEADER, HeaderValue::from_static(reason));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
