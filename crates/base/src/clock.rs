@@ -164,7 +164,7 @@ thread_local! {
 }
 
 /// A number that this turn of a task has and no other of the thread; `None` outside of turns.
-pub(crate) fn turn_number() -> Option<u64> {
+pub fn turn_number() -> Option<u64> {
     (TURN.get() != Turn::None).then(|| TURNS.get())
 }
 

@@ -20,6 +20,7 @@ use super::{
     serve_context::ServeContext,
     unread_bodies::SendReply,
 };
+use fairgate_base::clock::turn_number;
 use fairgate_call::{BodyActivity, BodyError, Reply, ReplyBody, RequestContext, RequestKind};
 use fairgate_core::time::Time;
 
@@ -145,6 +146,7 @@ where
             body,
             active,
             context,
+            pending_in: None,
         })))
     }
 }
@@ -223,6 +225,8 @@ pub(crate) struct OutgoingBody {
     body: ReplyBody,
     active: Option<ActiveRequest>,
     context: Rc<RequestContext>,
+    /// The turn of the connection's task in which nothing was there. What comes later wakes the task, for another turn.
+    pending_in: Option<u64>,
 }
 
 impl Body for OutgoingBody {
@@ -233,9 +237,17 @@ impl Body for OutgoingBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        // hyper asks again after it has sent what was there, in the same turn.
+        let turn = turn_number();
+        if turn.is_some() && turn == self.pending_in {
+            return Poll::Pending;
+        }
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
-            Poll::Pending => self.context.reply_activity.set(BodyActivity::Pending),
+            Poll::Pending => {
+                self.pending_in = turn;
+                self.context.reply_activity.set(BodyActivity::Pending);
+            }
             Poll::Ready(Some(Ok(frame))) => {
                 self.context.reply_activity.set(BodyActivity::Data);
                 if let (Some(data), Some(active)) = (frame.data_ref(), &self.active) {
