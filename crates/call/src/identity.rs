@@ -48,6 +48,16 @@ impl Identity {
         }
     }
 
+    /// A copy that shares nothing with `self`. Its headers are made anew.
+    pub(super) fn copied(&self) -> Self {
+        let copied = |user: &Arc<User>| Arc::new(User::clone(user));
+        Self {
+            user: copied(&self.user),
+            impersonator: self.impersonator.as_ref().map(copied),
+            upstream_headers: IdentityHeaderCache::default(),
+        }
+    }
+
     /// The user who was authenticated, if that user impersonates another.
     pub fn impersonator(&self) -> Option<&Arc<User>> {
         self.impersonator.as_ref()

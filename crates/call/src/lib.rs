@@ -54,7 +54,7 @@ pub use identity::Identity;
 pub use made_body::MemoryOf;
 pub use peer::{Peer, PeerTls};
 pub use peer_identity::{
-    CachedVerification, CertificateError, ChainError, FrontProxyError, LastToken,
+    CachedVerification, CertificateError, ChainError, FrontProxyError, LastToken, OwnIdentity,
     PeerIdentityCache, SubjectError, Verification,
 };
 pub use read_ahead_budget::{ReadAheadBudget, ReadAheadMeter};

@@ -27,6 +27,26 @@ pub struct PeerIdentityCache {
     pub user: CachedVerification<Option<Arc<Identity>>, CertificateError>,
     /// The digest of the last token, by the key of these settings.
     pub token: LastToken,
+    /// A copy of the last identity that connections share.
+    pub last: OwnIdentity,
+}
+
+/// A connection's own copy of an identity that many connections share. Each request refers to its identity several times, and
+/// cores that count their references in the same memory wait for each other.
+#[derive(Debug, Default)]
+pub enum OwnIdentity {
+    /// No request so far.
+    #[default]
+    None,
+    /// One request, for which no copy was made: some connections have no other.
+    Shared(Arc<Identity>),
+    /// Several requests.
+    Copied {
+        /// The identity that connections share.
+        of: Arc<Identity>,
+        /// The copy.
+        own: Arc<Identity>,
+    },
 }
 
 /// The last bearer token of a connection, with its digest.
@@ -124,6 +144,26 @@ impl PeerIdentityCache {
     }
 }
 
+impl OwnIdentity {
+    /// An identity equal to `shared`: from the second request in a row that has it, a copy of it. Costs O(its size) for that
+    /// one, and no allocation for all others.
+    pub fn of(&mut self, shared: &Arc<Identity>) -> Arc<Identity> {
+        match self {
+            Self::Copied { of, own } if Arc::ptr_eq(of, shared) => return Arc::clone(own),
+            Self::Shared(first) if Arc::ptr_eq(first, shared) => {
+                let own = Arc::new(shared.copied());
+                *self = Self::Copied {
+                    of: Arc::clone(shared),
+                    own: Arc::clone(&own),
+                };
+                return own;
+            }
+            _ => *self = Self::Shared(Arc::clone(shared)),
+        }
+        Arc::clone(shared)
+    }
+}
+
 impl LastToken {
     /// The digest of `token`: `digest(token)`, computed only if the last token was another one.
     ///
@@ -201,6 +241,7 @@ impl<T, E> Default for CachedVerification<T, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairgate_core::digest::User;
 
     #[test]
     fn a_result_is_valid_from_its_beginning_to_its_end() {
@@ -225,6 +266,37 @@ mod tests {
                 Err(made)
             });
             assert_eq!(got, Err(&count), "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_connection_copies_an_identity_that_comes_again() {
+        let user = |name: &str| {
+            let mut user = User::anonymous();
+            user.name = name.to_owned();
+            Arc::new(Identity::impersonated(user, Arc::new(User::anonymous())))
+        };
+        let (one, other) = (user("one"), user("other"));
+        let mut last = OwnIdentity::default();
+        let mut copy = None;
+        for (shared, copied) in [
+            (&one, false),
+            (&one, true),
+            (&one, true),
+            (&other, false),
+            (&one, false),
+            (&one, true),
+        ] {
+            let got = last.of(shared);
+            assert_eq!(got.user(), shared.user());
+            assert_eq!(got.impersonator(), shared.impersonator());
+            assert_eq!(!Arc::ptr_eq(&got, shared), copied);
+            assert_eq!(!Arc::ptr_eq(got.user(), shared.user()), copied);
+            if let Some(before) = copied.then(|| copy.replace(got)).flatten() {
+                let now = last.of(shared);
+                assert!(Arc::ptr_eq(&now, copy.as_ref().unwrap()));
+                drop(before);
+            }
         }
     }
 

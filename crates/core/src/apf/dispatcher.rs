@@ -329,6 +329,22 @@ impl<W: Copy> ControlledLevel<W> {
     }
 }
 
+impl<W> PolicyView<W> {
+    /// The same snapshot for one core, which counts its references to the levels apart from other cores. O(levels + schemas).
+    #[must_use]
+    pub fn for_core(&self) -> Self {
+        let levels = self.levels.iter().map(|view| ViewLevel {
+            level: view.level.for_core(),
+            ..*view
+        });
+        Self {
+            policy: Arc::clone(&self.policy),
+            levels: levels.collect(),
+            schemas: self.schemas.clone(),
+        }
+    }
+}
+
 impl<W: Copy> PolicyView<W> {
     /// The policy.
     pub fn policy(&self) -> &Arc<Policy> {

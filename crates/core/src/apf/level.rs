@@ -35,7 +35,9 @@ use crate::{
 /// request, which is never inspected.
 #[derive(Debug)]
 pub struct Level<W> {
-    shared: Arc<LevelInner<W>>,
+    /// Two counts of references: each request changes the outer one, which a core has for itself ([`Level::for_core`]).
+    #[expect(clippy::redundant_allocation, reason = "the outer count is the reason")]
+    shared: Arc<Arc<LevelInner<W>>>,
 }
 
 #[derive(Debug)]
@@ -111,6 +113,16 @@ impl<W> Default for Decisions<W> {
     }
 }
 
+impl<W> Level<W> {
+    /// The same level, for one core: its clones and tickets are counted in memory that the clones of `self` do not touch.
+    #[must_use]
+    pub fn for_core(&self) -> Self {
+        Self {
+            shared: Arc::new(Arc::clone(&self.shared)),
+        }
+    }
+}
+
 impl<W: Copy> Level<W> {
     /// A level without requests.
     pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Self {
@@ -123,13 +135,13 @@ impl<W: Copy> Level<W> {
             retry_after: Mutex::new(RetryAfter::default()),
         };
         Self {
-            shared: Arc::new(shared),
+            shared: Arc::new(Arc::new(shared)),
         }
     }
 
     /// Whether `other` is the same level.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&*self.shared, &*other.shared)
     }
 
     /// A request arrives. O(hand + log queues), one short lock.

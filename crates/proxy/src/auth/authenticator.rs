@@ -14,7 +14,7 @@ use http::HeaderMap;
 use rustls::{DistinguishedName, pki_types::CertificateDer};
 
 use super::{bearer, failure::AuthFailures, mtls, now::Now, settings::AuthSettings};
-use fairgate_call::{Identity, LastToken, PeerIdentityCache};
+use fairgate_call::{Identity, OwnIdentity, PeerIdentityCache};
 use fairgate_core::digest::User;
 use fairgate_upstream::token_review::{
     BearerToken, PendingTokenReview, TokenDigest, TokenKey, TokenRefused, TokenReviewError,
@@ -115,9 +115,9 @@ impl Authenticator {
         {
             return AuthOutcome::known(identity);
         }
-        self.authenticate_token(credentials, &mut peer.token, now, failures)
+        self.authenticate_token(credentials, peer, now, failures)
             .unwrap_or_else(|failures| {
-                self.anonymous_or_refused(credentials.decoded_path, failures)
+                self.anonymous_or_refused(credentials.decoded_path, &mut peer.last, failures)
             })
     }
 
@@ -170,23 +170,23 @@ impl Authenticator {
     fn authenticate_token(
         &self,
         credentials: &Credentials<'_>,
-        last: &mut LastToken,
+        peer: &mut PeerIdentityCache,
         now: Now,
         mut failures: AuthFailures,
     ) -> Result<AuthOutcome, AuthFailures> {
         let (headers, client) = (credentials.headers, credentials.client);
         if let Some(token) = bearer::from_authorization(headers) {
-            match self.look_up(token, last, now) {
+            match self.look_up(token, peer, now) {
                 TokenLookup::Known(identity) => return Ok(AuthOutcome::known(identity)),
                 TokenLookup::Refused(refused) => failures.push(refused),
                 TokenLookup::Unknown(digest) => {
-                    let next = self.websocket_token(headers, last, now, &mut failures);
+                    let next = self.websocket_token(headers, peer, now, &mut failures);
                     let token = BearerToken::new(token);
                     return self.review(token, digest, client, next, failures);
                 }
             }
         }
-        match self.websocket_token(headers, last, now, &mut failures) {
+        match self.websocket_token(headers, peer, now, &mut failures) {
             None => Err(failures),
             Some(NextToken::Known(identity)) => Ok(AuthOutcome::known(identity)),
             Some(NextToken::Unreviewed(token, digest)) => {
@@ -198,14 +198,14 @@ impl Authenticator {
     fn websocket_token(
         &self,
         headers: &HeaderMap,
-        last: &mut LastToken,
+        peer: &mut PeerIdentityCache,
         now: Now,
         failures: &mut AuthFailures,
     ) -> Option<NextToken> {
         let token = bearer::from_websocket(headers)
             .map_err(|error| failures.push(error))
             .ok()??;
-        match self.look_up(token.as_bytes(), last, now) {
+        match self.look_up(token.as_bytes(), peer, now) {
             TokenLookup::Known(identity) => Some(NextToken::Known(identity)),
             TokenLookup::Unknown(digest) => Some(NextToken::Unreviewed(token, digest)),
             TokenLookup::Refused(refused) => {
@@ -216,17 +216,19 @@ impl Authenticator {
     }
 
     /// Looks a token up in the token file and among reviewed tokens; one digest serves both.
-    fn look_up(&self, token: &[u8], last: &mut LastToken, now: Now) -> TokenLookup {
+    fn look_up(&self, token: &[u8], peer: &mut PeerIdentityCache, now: Now) -> TokenLookup {
         // Tokens of one set of settings have one key.
         let mut digest_by = |key: &TokenKey| {
-            let digest = last.digest(token, |token| key.digest(token).to_bytes());
+            let digest = peer
+                .token
+                .digest(token, |token| key.digest(token).to_bytes());
             TokenDigest::from_bytes(digest)
         };
         let mut digest = None;
         if let Some(file) = &self.settings.token_file {
             let digest = digest.insert(digest_by(file.key()));
             if let Some(identity) = file.lookup(digest) {
-                return TokenLookup::Known(Arc::clone(identity));
+                return TokenLookup::Known(peer.last.of(identity));
             }
         }
         let Some(reviews) = &self.settings.token_reviews else {
@@ -234,7 +236,7 @@ impl Authenticator {
         };
         let digest = digest.unwrap_or_else(|| digest_by(reviews.key()));
         match reviews.lookup_cached(&digest, now.time) {
-            Some(Ok(identity)) => TokenLookup::Known(identity),
+            Some(Ok(identity)) => TokenLookup::Known(peer.last.of(&identity)),
             Some(Err(refused)) => TokenLookup::Refused(refused),
             None => TokenLookup::Unknown(digest),
         }
@@ -261,11 +263,16 @@ impl Authenticator {
         })))
     }
 
-    fn anonymous_or_refused(&self, decoded_path: &[u8], failures: AuthFailures) -> AuthOutcome {
+    fn anonymous_or_refused(
+        &self,
+        decoded_path: &[u8],
+        last: &mut OwnIdentity,
+        failures: AuthFailures,
+    ) -> AuthOutcome {
         static ANONYMOUS: LazyLock<Arc<Identity>> =
             LazyLock::new(|| Arc::new(Identity::new(User::anonymous())));
         if failures.is_empty() && self.settings.anonymous.allows(decoded_path) {
-            return AuthOutcome::known(Arc::clone(&ANONYMOUS));
+            return AuthOutcome::known(last.of(&ANONYMOUS));
         }
         AuthOutcome::Decided(AuthDecision::Unauthorized(failures))
     }

@@ -87,7 +87,7 @@ where
     }
 
     fn call(&mut self, inbound: Inbound) -> Authenticated<S> {
-        let rules = self.rules.load_full();
+        let rules = self.rules.load();
         match self.begin(&rules, inbound) {
             Err(refusal) => Authenticated {
                 state: State::Refused {
@@ -111,7 +111,7 @@ where
                     waiting: Box::new(AwaitingReview {
                         review,
                         parsed: Some(parsed),
-                        rules,
+                        rules: Arc::clone(&rules),
                         inner: self.inner.clone(),
                     }),
                 },
@@ -159,7 +159,7 @@ struct Parsed {
 impl Parsed {
     fn decide(self, decision: AuthDecision, rules: &AuthRules) -> Result<Call, Refusal> {
         match decision {
-            AuthDecision::Known(identity) => self.into_call(&identity, rules),
+            AuthDecision::Known(identity) => self.into_call(identity, rules),
             AuthDecision::Unauthorized(failures) => {
                 tracing::debug!(%failures, "unauthorized");
                 Err(Refusal::Unauthorized)
@@ -177,7 +177,7 @@ impl Parsed {
         }
     }
 
-    fn into_call(mut self, identity: &Arc<Identity>, rules: &AuthRules) -> Result<Call, Refusal> {
+    fn into_call(mut self, identity: Arc<Identity>, rules: &AuthRules) -> Result<Call, Refusal> {
         let headers = self.inbound.request.headers_mut();
         let impersonated = if rules.impersonation {
             impersonation::take(headers, identity.user())?
@@ -189,7 +189,7 @@ impl Parsed {
                 let by = Arc::clone(identity.user());
                 Arc::new(Identity::impersonated(user, by))
             }
-            None => Arc::clone(identity),
+            None => identity,
         };
         strip_identity_headers(headers, &rules.names)?;
         let digest = Arc::new(RequestDigest {

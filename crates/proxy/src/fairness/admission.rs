@@ -96,7 +96,7 @@ impl Gate {
         arrival: Arrival<Waiter>,
         request: &NewRequest<'_>,
     ) -> AdmissionOutcome {
-        let policy = Arc::clone(&request.policy);
+        let policy = &*request.policy;
         let observes = policy.enforcement == Enforcement::Observe;
         let cells = policy.cells(request.flow.schema);
         match arrival {
@@ -108,7 +108,7 @@ impl Gate {
                 self.cells
                     .filter
                     .observe_duration(self.now().since(request.now));
-                let until = overdue_at(request.call.kind, request.now, &policy);
+                let until = overdue_at(request.call.kind, request.now, policy);
                 AdmissionOutcome::Execute(self.seat(Hold::Ticket(ticket, until), request))
             }
             Arrival::Wait(place) => match self.queue(place, request) {

@@ -15,15 +15,18 @@ use super::{
 };
 use fairgate_call::{FlowUids, SpoolLimits};
 use fairgate_core::{
-    apf::{SchemaIndex, dispatcher::PolicyView, policy::Schema, work::EstimatorSettings},
+    apf::{SchemaIndex, dispatcher::PolicyView, work::EstimatorSettings},
     cells::FlowCells,
 };
 
 /// The policy and the settings as one core uses them, with the data of each FlowSchema that requests need.
+///
+/// What each request refers to, a core has for itself: two cores that count their references in the same memory would wait
+/// for each other with each request.
 #[derive(Debug)]
 pub struct CorePolicy {
     /// Policy and levels.
-    pub view: Arc<PolicyView<Waiter>>,
+    pub view: PolicyView<Waiter>,
     /// Whether decisions are enforced.
     pub enforcement: Enforcement,
     /// A request's time limit.
@@ -38,13 +41,15 @@ pub struct CorePolicy {
     pub min_send_rate: u64,
     core: u16,
     flows: Arc<PolicyFlows>,
+    /// In the order of the policy; made by the first request of each.
+    facts: Box<[OnceLock<Box<FlowFacts>>]>,
 }
 
-/// What requests need of the FlowSchemas of a policy. All cores share it.
+/// The FlowSchemas of a policy. All cores share it.
 #[derive(Debug)]
 pub(super) struct PolicyFlows {
     /// In the order of the policy.
-    facts: Box<[FlowFacts]>,
+    cells: Box<[CellsOfCores]>,
     /// The index of each FlowSchema by its stable id; [`GONE`] for those that the policy no longer has.
     index_by_id: Box<[u32]>,
 }
@@ -56,9 +61,10 @@ const GONE: u32 = u32::MAX;
 pub(super) type CellsOfCores = Arc<[OnceLock<Arc<FlowCells>>]>;
 
 /// What a request needs of the FlowSchema that it matched.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct FlowFacts {
-    cells: CellsOfCores,
+    /// The counters of this core.
+    pub cells: Arc<FlowCells>,
     /// Name of the schema.
     pub schema: Arc<str>,
     /// Name of its level.
@@ -70,30 +76,16 @@ pub struct FlowFacts {
 impl PolicyFlows {
     /// The FlowSchemas of `view`, whose counters are `cells`, in the same order.
     pub(super) fn new(view: &PolicyView<Waiter>, cells: &[CellsOfCores]) -> Self {
-        let policy = view.policy();
         let mut index_by_id = Vec::new();
-        for (index, _) in (0..).zip(policy.schemas()) {
+        for (index, _) in (0..).zip(view.policy().schemas()) {
             let id = view.schema_id(SchemaIndex(index)).0 as usize;
             if index_by_id.len() <= id {
                 index_by_id.resize(id + 1, GONE);
             }
             index_by_id[id] = index;
         }
-        let uids: Vec<HeaderValue> = policy.levels().iter().map(|l| uid_header(&l.uid)).collect();
-        let facts = |(schema, cells): (&Schema, &CellsOfCores)| {
-            let level = schema.level.0 as usize;
-            FlowFacts {
-                cells: Arc::clone(cells),
-                schema: Arc::clone(&schema.name),
-                level: Arc::clone(&policy.levels()[level].name),
-                uids: FlowUids {
-                    schema: uid_header(&schema.uid),
-                    level: uids[level].clone(),
-                },
-            }
-        };
         Self {
-            facts: policy.schemas().iter().zip(cells).map(facts).collect(),
+            cells: cells.into(),
             index_by_id: index_by_id.into(),
         }
     }
@@ -103,12 +95,13 @@ impl CorePolicy {
     /// The policy for `core`; `flows` are those of the same view.
     pub(super) fn new(
         core: u16,
-        view: Arc<PolicyView<Waiter>>,
+        view: &PolicyView<Waiter>,
         settings: &FlowControlSettings,
         flows: Arc<PolicyFlows>,
     ) -> Self {
+        let schemas = view.policy().schemas();
         Self {
-            view,
+            view: view.for_core(),
             enforcement: settings.enforcement,
             request_timeout: settings.request_timeout,
             max_queued: settings.max_queued,
@@ -117,23 +110,44 @@ impl CorePolicy {
             min_send_rate: settings.bodies.min_send_rate,
             core,
             flows,
+            facts: schemas.iter().map(|_| OnceLock::new()).collect(),
         }
     }
 
     /// What a request needs of the FlowSchema that it matched.
     pub fn flow(&self, schema: SchemaIndex) -> &FlowFacts {
-        &self.flows.facts[schema.0 as usize]
+        let facts = &self.facts[schema.0 as usize];
+        facts.get_or_init(|| Box::new(self.make_facts(schema)))
     }
 
-    /// The counters of a FlowSchema on this core, allocated by the first call.
+    /// The counters of a FlowSchema on this core.
     pub fn cells(&self, schema: SchemaIndex) -> &Arc<FlowCells> {
-        self.flow(schema).cells[self.core as usize].get_or_init(Arc::default)
+        &self.flow(schema).cells
     }
 
     /// The counters of a FlowSchema by its stable id, which survives policy changes.
     pub(super) fn cells_of(&self, id: u32) -> Option<&FlowCells> {
         let index = *self.flows.index_by_id.get(id as usize)?;
         (index != GONE).then(|| &**self.cells(SchemaIndex(index)))
+    }
+
+    /// Copies of names and UIDs, not references to those of the policy.
+    #[cold]
+    fn make_facts(&self, schema: SchemaIndex) -> FlowFacts {
+        let index = schema.0 as usize;
+        let policy = self.view.policy();
+        let schema = &policy.schemas()[index];
+        let level = &policy.levels()[schema.level.0 as usize];
+        let cells = self.flows.cells[index][self.core as usize].get_or_init(Arc::default);
+        FlowFacts {
+            cells: Arc::clone(cells),
+            schema: Arc::from(&*schema.name),
+            level: Arc::from(&*level.name),
+            uids: FlowUids {
+                schema: uid_header(&schema.uid),
+                level: uid_header(&level.uid),
+            },
+        }
     }
 }
 

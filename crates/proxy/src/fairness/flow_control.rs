@@ -266,7 +266,7 @@ impl FlowControl {
         *registry = keys.into_iter().zip(cells.iter().cloned()).collect();
         let flows = Arc::new(PolicyFlows::new(&view, &cells));
         for (core, mailbox) in (0..).zip(&self.mailboxes) {
-            let policy = CorePolicy::new(core, Arc::clone(&view), &settings, Arc::clone(&flows));
+            let policy = CorePolicy::new(core, &view, &settings, Arc::clone(&flows));
             mailbox.post([GateMessage::Policy(Arc::new(policy))]);
         }
     }
@@ -361,8 +361,8 @@ pub(super) mod tests {
             drop(held_up);
         });
         assert!(Arc::ptr_eq(
-            &latest(&flow_control).view,
-            &flow_control.dispatcher().view()
+            latest(&flow_control).view.policy(),
+            flow_control.dispatcher().view().policy()
         ));
     }
 
