@@ -2,12 +2,13 @@
 //!
 //! They are read twice a second and compared by content, as [`files`](crate::files) explains.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{mem, path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::time;
 
 use crate::{
     document_set::Revision,
+    file_stamps::ChangeWatch,
     files::{FileLengths, POLL_PERIOD, SETTLE_SHORTER, Snapshot},
 };
 use fairgate_base::{background, clock::Clock};
@@ -30,8 +31,9 @@ pub struct AdmissionFiles {
     seen: Option<Revision>,
     lengths: FileLengths,
     clock: Clock,
-    /// When they were last read.
+    /// When they were last read, or found to be unchanged.
     last_read: Arc<Mutex<Time>>,
+    watch: ChangeWatch,
 }
 
 impl AdmissionFiles {
@@ -43,6 +45,7 @@ impl AdmissionFiles {
             lengths: FileLengths::default(),
             last_read: Arc::new(Mutex::new(clock.now())),
             clock,
+            watch: ChangeWatch::default(),
         }
     }
 
@@ -62,17 +65,35 @@ impl AdmissionFiles {
         let paths = self.paths.clone();
         let reading = background::run(move || Snapshot::of_paths(&paths));
         let read = reading.await.ok();
-        if read.is_some() {
+        self.note(read.is_some());
+        read
+    }
+
+    /// The same, also `None` if it is known that nothing has changed since the last time.
+    async fn read_changed(&mut self) -> Option<Snapshot> {
+        let watch = mem::take(&mut self.watch);
+        let (paths, clock) = (self.paths.clone(), self.clock.clone());
+        let reading = background::run(move || {
+            watch.read_changed(&paths, &clock, || Snapshot::of_paths(&paths))
+        });
+        let read = reading.await.ok();
+        self.note(read.is_some());
+        let (watch, snapshot) = read?;
+        self.watch = watch;
+        snapshot
+    }
+
+    fn note(&self, is_read: bool) {
+        if is_read {
             *lock(&self.last_read) = self.clock.now();
         }
-        read
     }
 }
 
 impl PolicyFeed for AdmissionFiles {
     async fn next(&mut self) -> PolicyDocuments {
         loop {
-            let read = self.read().await;
+            let read = self.read_changed().await;
             let news = read.filter(|read| self.seen.as_ref() != Some(read.revision()));
             let Some(mut snapshot) = news else {
                 time::sleep(POLL_PERIOD).await;
@@ -97,6 +118,7 @@ impl PolicyFeed for AdmissionFiles {
                 self.lengths = lengths;
                 return documents;
             }
+            self.watch = ChangeWatch::default();
         }
     }
 }

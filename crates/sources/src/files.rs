@@ -3,7 +3,8 @@
 //! The directory is read twice a second and compared by content: file notifications do not work on every
 //! file system, miss changes behind symbolic links, and fire in the middle of a write. Polling finds every
 //! kind of change: writes in place, renames, and swaps of the `..data` link of a mounted `ConfigMap`. A
-//! change counts once two readings in a row agree, so that a half-written set is never used.
+//! change counts once two readings in a row agree, so that a half-written set is never used. A reading is left out while the
+//! file system tells that nothing was written ([`file_stamps`](crate::file_stamps)).
 //!
 //! Not here: what a document means.
 
@@ -11,6 +12,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io::{self, Read as _},
+    mem,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -22,9 +24,11 @@ use tokio::{sync::Notify, task, time};
 
 use crate::{
     document_set::{DocumentSet, PolicySource, Revision},
+    file_stamps::ChangeWatch,
     last_good::KeptDocument,
     logging::log_finding,
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
@@ -55,6 +59,8 @@ pub struct FileSource {
     nudged: bool,
     /// Whether sets have their documents as they were.
     has_originals: bool,
+    clock: Clock,
+    watch: ChangeWatch,
 }
 
 impl FileSource {
@@ -88,6 +94,8 @@ impl FileSource {
             lengths: FileLengths::default(),
             nudged: false,
             has_originals: false,
+            clock: Clock::system(),
+            watch: ChangeWatch::default(),
         }
     }
 
@@ -106,6 +114,29 @@ impl FileSource {
         match task::spawn_blocking(move || Snapshot::of(&directory)).await {
             Ok(snapshot) => snapshot,
             Err(error) => Snapshot::failed(&self.directory, &error.to_string()),
+        }
+    }
+
+    /// The same, unless it is known that nothing has changed since the last time.
+    async fn read_changed(&mut self) -> Option<Snapshot> {
+        let watch = mem::take(&mut self.watch);
+        // Who asks wants a reading.
+        let watch = if self.nudged {
+            ChangeWatch::default()
+        } else {
+            watch
+        };
+        let (directory, clock) = (self.directory.clone(), self.clock.clone());
+        let read = move || {
+            let paths = std::slice::from_ref(&directory);
+            watch.read_changed(paths, &clock, || Snapshot::of(&directory))
+        };
+        match task::spawn_blocking(read).await {
+            Ok((watch, snapshot)) => {
+                self.watch = watch;
+                snapshot
+            }
+            Err(error) => Some(Snapshot::failed(&self.directory, &error.to_string())),
         }
     }
 
@@ -146,8 +177,9 @@ impl FileSource {
 impl PolicySource for FileSource {
     async fn next(&mut self) -> DocumentSet {
         loop {
-            let snapshot = self.read().await;
-            if self.is_news(&snapshot) {
+            if let Some(snapshot) = self.read_changed().await
+                && self.is_news(&snapshot)
+            {
                 let snapshot = self.read_settled(snapshot).await;
                 if self.is_news(&snapshot) {
                     return self.yielded(snapshot).await;

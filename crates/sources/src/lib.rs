@@ -8,6 +8,7 @@
 mod admission_files;
 mod admission_store;
 mod document_set;
+mod file_stamps;
 pub mod files;
 pub mod kube;
 mod last_good;
