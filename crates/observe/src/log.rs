@@ -25,7 +25,11 @@ use tracing_subscriber::{
     reload,
 };
 
-use crate::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics, sanitized::is_control_like};
+use crate::{
+    catalogue::ACCESS_LOG,
+    gateway_metrics::GatewayMetrics,
+    sanitized::{is_control_like, is_plain},
+};
 
 /// The maximum number of lines that wait to be written.
 const MAX_WAITING: usize = 8192;
@@ -244,7 +248,7 @@ impl Drop for Line<'_> {
 fn in_one_line(mut bytes: Vec<u8>) -> Vec<u8> {
     let end = bytes.iter().rposition(|&byte| byte != b'\n');
     bytes.truncate(end.map_or(0, |last| last + 1));
-    if bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+    if is_plain(&bytes) {
         bytes.push(b'\n');
         return bytes;
     }

@@ -9,7 +9,9 @@
 use std::{
     cell::Cell,
     convert::Infallible,
+    fmt::{self, Write as _},
     future::Future,
+    ops::Range,
     pin::Pin,
     rc::Rc,
     sync::{Arc, OnceLock},
@@ -232,6 +234,32 @@ fn status(context: &RequestContext) -> u16 {
     }
 }
 
+/// Texts of values of a line, one after the other in one allocation.
+struct LineTexts(String);
+
+impl Default for LineTexts {
+    fn default() -> Self {
+        Self(String::with_capacity(192)) // what nearly all lines need
+    }
+}
+
+impl LineTexts {
+    /// Adds the text of `value`; returns where it is.
+    fn add(&mut self, value: impl fmt::Display) -> Range<usize> {
+        let start = self.0.len();
+        let _ = write!(self.0, "{value}"); // a string takes everything
+        start..self.0.len()
+    }
+
+    fn duration(&mut self, duration: Duration) -> Range<usize> {
+        self.add(GoDuration(duration))
+    }
+
+    fn get(&self, range: Range<usize>) -> &str {
+        &self.0[range]
+    }
+}
+
 /// Writes the line of a request. Text of clients is logged as strings, which every format escapes.
 fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
     let target = context.target.as_ref();
@@ -246,7 +274,7 @@ fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
         .user
         .get()
         .map(|user| sanitize(&user.name, MAX_TEXT));
-    let duration = |duration: Duration| GoDuration(duration).to_string();
+    let mut texts = LineTexts::default();
     let level = context
         .trace
         .level
@@ -257,9 +285,19 @@ fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
         .schema
         .get()
         .map(|name| sanitize(name, MAX_NAME));
+    let trace = &context.trace;
+    let latency = texts.duration(took);
     let additional = level
         .is_some()
-        .then(|| duration(context.trace.additional_latency.get()));
+        .then(|| texts.duration(trace.additional_latency.get()));
+    let mut optional = |duration: Option<Duration>| Some(texts.duration(duration?));
+    let wait = optional(trace.wait.get());
+    let eviction_wait = optional(trace.eviction_wait.get());
+    let execution = optional(trace.execution.get());
+    let watch_init = optional(trace.watch_init.get());
+    let remote = trace.remote.get().map(|remote| texts.add(remote));
+    let audit_id = texts.add(Uuid::from_u128(context.id).as_hyphenated());
+    let text = |range: Option<Range<usize>>| range.map(|range| texts.get(range));
     let how = match how {
         BodyEnd::Complete => "complete",
         BodyEnd::Failed => "failed",
@@ -272,23 +310,23 @@ fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
         path = &*path,
         user = user.as_deref(),
         status = status(context),
-        latency = duration(took),
-        bytes_in = context.trace.request_bytes.get(),
+        latency = texts.get(latency),
+        bytes_in = trace.request_bytes.get(),
         bytes_out = context.reply_bytes.get(),
         end = how,
-        reason = context.trace.reason.get(),
+        reason = trace.reason.get(),
         apf_pl = level.as_deref(),
         apf_fs = schema.as_deref(),
-        apf_iseats = level.is_some().then(|| context.trace.initial_seats.get()),
-        apf_fseats = level.is_some().then(|| context.trace.final_seats.get()),
-        apf_additionalLatency = additional,
-        apf_wait = context.trace.wait.get().map(duration),
-        eviction_wait = context.trace.eviction_wait.get().map(duration),
-        apf_execution_time = context.trace.execution.get().map(duration),
-        apf_init_latency = context.trace.watch_init.get().map(duration),
-        upstream = context.trace.upstream.get().map(|name| &**name),
-        remote = context.trace.remote.get().map(|remote| remote.to_string()),
-        audit_id = Uuid::from_u128(context.id).to_string(),
+        apf_iseats = level.is_some().then(|| trace.initial_seats.get()),
+        apf_fseats = level.is_some().then(|| trace.final_seats.get()),
+        apf_additionalLatency = text(additional),
+        apf_wait = text(wait),
+        eviction_wait = text(eviction_wait),
+        apf_execution_time = text(execution),
+        apf_init_latency = text(watch_init),
+        upstream = trace.upstream.get().map(|name| &**name),
+        remote = text(remote),
+        audit_id = texts.get(audit_id),
         user_agent = agent.as_deref(),
         "request"
     );

@@ -9,8 +9,7 @@ pub(super) fn sanitize(text: &str, max: usize) -> Cow<'_, str> {
         end -= 1;
     }
     let cut = &text[..end];
-    // Nearly all text: the bytes are compared many at a time.
-    if cut.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+    if is_plain(cut.as_bytes()) {
         return Cow::Borrowed(cut);
     }
     if cut.contains(is_control_like) {
@@ -18,6 +17,16 @@ pub(super) fn sanitize(text: &str, max: usize) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(cut)
     }
+}
+
+/// Whether all bytes are printable ASCII, as those of nearly all text are.
+pub(super) fn is_plain(bytes: &[u8]) -> bool {
+    // Without a way out within a piece, its bytes are compared many at a time.
+    let is_plain = |piece: &[u8]| {
+        let outside = |byte: &u8| byte.wrapping_sub(b' ') > b'~' - b' ';
+        !piece.iter().fold(false, |any, byte| any | outside(byte))
+    };
+    bytes.chunks(64).all(is_plain)
 }
 
 /// Whether it is a control character, a line or paragraph separator, or changes the text direction.
