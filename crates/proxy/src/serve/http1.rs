@@ -41,8 +41,11 @@ const REPLACEMENT_HEAD: &[u8] = b"GET / HTTP/1.1\r\nHost: none\r\n\r\n";
 /// How many header lines hyper parses unless it is told another number.
 const USUAL_LINES: usize = 100;
 
-/// The most bytes of a body that are read at a time.
+/// The most bytes of a body that are read at a time: at first, and once it is a long one.
 const READ_AT_ONCE: usize = 16 << 10;
+const READ_AT_ONCE_OF_LONG: usize = 64 << 10;
+/// From so many bytes on a body is a long one.
+const LONG_BODY: u64 = 256 << 10;
 
 /// The reader of an HTTP/1 connection.
 pub(super) struct Http1Reader {
@@ -58,6 +61,8 @@ pub(super) struct Http1Reader {
     /// What follows the held bytes in a large head.
     large: Option<Large>,
     timer: Option<Pin<Box<Sleep>>>,
+    /// How many bytes of the current body were read.
+    body_bytes: u64,
 }
 
 /// All but the beginning of a large head.
@@ -91,6 +96,7 @@ impl Http1Reader {
             released: 0,
             large: None,
             timer: None,
+            body_bytes: 0,
         }
     }
 
@@ -160,7 +166,9 @@ impl Http1Reader {
     ) -> Poll<io::Result<usize>> {
         let before = buf.filled().len();
         if self.held.is_empty() {
-            ready!(poll_read_limited(socket, cx, buf))?;
+            let limit = read_at_once(self.body_bytes);
+            ready!(poll_read_limited(socket, cx, buf, limit))?;
+            self.body_bytes += (buf.filled().len() - before) as u64;
             let taken = belongs(&buf.filled()[before..]);
             let taken = taken.inspect_err(|_| buf.set_filled(before))?;
             self.held.push(&buf.filled()[before + taken..]);
@@ -180,6 +188,7 @@ impl Http1Reader {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.body_bytes = 0;
         if self.held.is_empty() && self.poll_whole_head(socket, cx, buf)?.is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -420,14 +429,27 @@ impl Http1Reader {
     }
 }
 
-/// Reads at most [`READ_AT_ONCE`] bytes. hyper doubles its buffer with each read that fills it, up to the length of the longest
-/// head, and keeps it while a request is queued, where nobody counts it.
+/// The most bytes that are read at once of a body of which `before` bytes were read.
+///
+/// hyper doubles its buffer with each read that fills it, up to the length of the longest head, and keeps it while the request is
+/// queued, where nobody counts it. So it stays small until a body is long: then more of it was read ahead, and is counted, than the
+/// buffer takes, or the request has its seat.
+fn read_at_once(before: u64) -> usize {
+    if before < LONG_BODY {
+        READ_AT_ONCE
+    } else {
+        READ_AT_ONCE_OF_LONG
+    }
+}
+
+/// Reads at most `limit` bytes.
 fn poll_read_limited(
     socket: &mut Socket,
     cx: &mut Context<'_>,
     buf: &mut ReadBuf<'_>,
+    limit: usize,
 ) -> Poll<io::Result<()>> {
-    let mut limited = socket.take(READ_AT_ONCE as u64);
+    let mut limited = socket.take(limit as u64);
     Pin::new(&mut limited).poll_read(cx, buf)
 }
 
@@ -455,7 +477,8 @@ mod tests {
             let mut buf = ReadBuf::new(&mut room);
             while buf.filled().len() < sent.len() {
                 let before = buf.filled().len();
-                let read = poll_fn(|cx| poll_read_limited(&mut socket, cx, &mut buf));
+                let limit = read_at_once(before as u64);
+                let read = poll_fn(|cx| poll_read_limited(&mut socket, cx, &mut buf, limit));
                 read.await.unwrap();
                 let read = buf.filled().len() - before;
                 assert!((1..=READ_AT_ONCE).contains(&read), "{read}");
@@ -464,5 +487,17 @@ mod tests {
         };
         let (written, ()) = tokio::join!(sending, reading);
         written.unwrap();
+    }
+
+    #[test]
+    fn more_is_read_at_a_time_of_a_long_body() {
+        for (before, limit) in [
+            (0, READ_AT_ONCE),
+            (LONG_BODY - 1, READ_AT_ONCE),
+            (LONG_BODY, READ_AT_ONCE_OF_LONG),
+            (1 << 30, READ_AT_ONCE_OF_LONG),
+        ] {
+            assert_eq!(read_at_once(before), limit, "after {before} bytes");
+        }
     }
 }

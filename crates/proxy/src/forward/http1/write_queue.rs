@@ -80,8 +80,12 @@ impl WriteQueue {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         // One piece leaves by `send`, which costs less than `writev`.
-        if self.pieces.is_empty() {
-            return Pin::new(socket).poll_write(cx, &self.tail);
+        match (self.pieces.front(), self.tail.is_empty()) {
+            (None, _) => return Pin::new(socket).poll_write(cx, &self.tail),
+            (Some(piece), true) if self.pieces.len() == 1 => {
+                return Pin::new(socket).poll_write(cx, piece);
+            }
+            _ => {}
         }
         let mut slices = [IoSlice::new(&[]); PIECES];
         let pieces = self.pieces.iter().map(|piece| &piece[..]);
