@@ -70,26 +70,46 @@ listens() {
 # Ports below those that the system gives to outgoing connections; another one for each process.
 port=$((20000 + RANDOM % 5000))
 
-# Begins with a scenario, whose name says what it needs: starts the server.
+# Begins with a scenario, whose name says what it needs: starts the server. Proxies speak to it as clients speak to them, unless
+# they are to do it by http1, or http1+tls.
 begin() {
-  scenario=$1 scheme=http seats=100 targets=() access=() server_port=''
+  scenario=$1 scheme=http seats=100 targets=() access=() server_port='' server_protocol=http1
   local secure=()
   [[ $scenario != *free* ]] || seats=2000
-  if [[ $scenario == *tls* ]]; then
-    scheme=https
-    access=(--ca "$work/certificate.pem")
-    secure=(--tls "$work")
+  [[ $scenario != *http2* ]] || server_protocol=http2
+  [[ $scenario != *tls* ]] || scheme=https
+  server_scheme=$scheme
+  if [[ -n ${2:-} ]]; then
+    server_protocol=${2%+tls}
+    [[ $2 == *+tls ]] || server_scheme=http
   fi
-  : >"$work/upstream.json"
-  "${on_other_cores[@]}" "$LOADTEST_BIN" upstream "$scenario" "${secure[@]}" >"$work/upstream.json" &
-  started+=($!)
-  for _ in $(seq 1 500); do [[ -s $work/upstream.json ]] && break; sleep 0.02; done
-  server_port=$(sed -E 's/.*"address":"127.0.0.1:([0-9]+)".*/\1/' "$work/upstream.json")
-  # HAProxy wants both in one file.
-  [[ $scheme == http ]] || cat "$work/certificate.pem" "$work/key.pem" >"$work/both.pem"
+  if [[ $scheme == https ]]; then
+    access=(--ca "$work/certificate.pem")
+    certificate
+  fi
+  [[ $server_scheme == http ]] || secure=(--tls "$work")
+  start_server "${secure[@]}"
   mkdir -p "$work/policies"
   policy >"$work/policies/policy.yaml"
   "$LOADTEST_BIN" tokens "$scenario" >"$work/tokens.csv"
+}
+
+# Starts the server of the scenario.
+start_server() {
+  : >"$work/upstream.json"
+  "${on_other_cores[@]}" "$LOADTEST_BIN" upstream "$scenario" "$@" >"$work/upstream.json" &
+  started+=($!)
+  for _ in $(seq 1 500); do [[ -s $work/upstream.json ]] && break; sleep 0.02; done
+  server_port=$(sed -E 's/.*"address":"127.0.0.1:([0-9]+)".*/\1/' "$work/upstream.json")
+}
+
+# A server writes a certificate, which it and the proxies then use.
+certificate() {
+  [[ ! -f $work/both.pem ]] || return 0
+  start_server --tls "$work"
+  # HAProxy wants both in one file.
+  cat "$work/certificate.pem" "$work/key.pem" >"$work/both.pem"
+  stop
 }
 
 # Notes a proxy that was just started at the next port, and waits for it.
@@ -103,11 +123,14 @@ started_target() {
 filled() {
   local protocol='' refusal='' listener='' server='' limit='' option=''
   [[ $scenario != *http2* ]] || protocol='proto h2'
+  server=$([[ $server_protocol != http2 ]] || printf 'proto h2')
   # With TLS the protocol is negotiated.
-  if [[ $scenario == *tls* ]]; then
+  if [[ $scheme == https ]]; then
     protocol=''
     listener="ssl crt $work/both.pem alpn h2,http/1.1"
-    server="ssl ca-file $work/certificate.pem verify required alpn h2"
+  fi
+  if [[ $server_scheme == https ]]; then
+    server="ssl ca-file $work/certificate.pem verify required alpn $([[ $server_protocol == http2 ]] && printf h2 || printf http/1.1)"
   fi
   if [[ $scenario == *refusals* ]]; then
     refusal="http-request deny deny_status 429 hdr Retry-After 1 if { srv_conn(upstream/one) ge $seats }"
@@ -203,10 +226,9 @@ POLICY
 }
 
 configuration() {
-  local protocol=http1 tls='' ca=''
-  [[ $scenario != *http2* ]] || protocol=http2
-  if [[ $scenario == *tls* ]]; then
-    tls=', tls: {certFile: certificate.pem, keyFile: key.pem}'
+  local tls='' ca=''
+  [[ $scheme == http ]] || tls=', tls: {certFile: certificate.pem, keyFile: key.pem}'
+  if [[ $server_scheme == https ]]; then
     # To a server with TLS it shows a credential, which this one does not read.
     ca=', caFile: certificate.pem, tokenFile: token'
     printf loadtest >"$work/token"
@@ -215,7 +237,7 @@ configuration() {
 apiVersion: fairgate.dev/v1alpha1
 kind: Configuration
 listen: {address: "127.0.0.1:$port"$tls}
-upstream: {url: "$scheme://127.0.0.1:$server_port", protocol: $protocol$ca}
+upstream: {url: "$server_scheme://127.0.0.1:$server_port", protocol: $server_protocol$ca}
 authentication:
   tokenFile: tokens.csv
   tokenReview: {enabled: false}
