@@ -161,6 +161,10 @@ impl Hosted {
         kinds.any(|hosted| hosted.is_same_resource(kind))
     }
 
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.state.store)
+    }
+
     /// The quotas of objects.
     pub fn quotas(&self) -> &HostedQuota {
         &self.state.quotas

@@ -6,6 +6,7 @@
 //! the inner service unchanged; if both have a document, the gateway's part is merged into the response.
 
 use std::{
+    cell::OnceCell,
     future::Future,
     pin::Pin,
     rc::Rc,
@@ -32,9 +33,10 @@ use crate::{
     status_error::StatusError,
     watch_stream::WatchStream,
 };
-use fairgate_base::{account::ByteShare, clock::Clock, tasks};
+use fairgate_base::{account::ByteShare, clock::Clock, tasks, turns};
 use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody, ResponseShare};
 use fairgate_core::digest::{normalized_path, readable};
+use fairgate_store::FanOut;
 
 /// How often a request is served again for which there was no room in memory: until then other responses may take what there
 /// is.
@@ -56,6 +58,8 @@ struct Shared {
     control: Handle,
     clock: Clock,
     ownership: Ownership,
+    /// Tells the watches of this core of changes; begins with the first of them.
+    fan_out: OnceCell<Arc<FanOut>>,
 }
 
 /// A request as a whole, with what its body takes of the memory for bodies.
@@ -104,6 +108,7 @@ impl HostedLayer {
                 control,
                 clock,
                 ownership,
+                fan_out: OnceCell::new(),
             })),
         }
     }
@@ -255,7 +260,7 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     if let Some(id) = audit_id {
         response.headers.insert(AUDIT_ID, id);
     }
-    Ok(reply(response, &shared.clock))
+    Ok(shared.reply(response))
 }
 
 fn timed_out() -> ApiResponse {
@@ -342,6 +347,32 @@ impl Shared {
         Ok(served.response)
     }
 
+    fn reply(&self, response: ApiResponse) -> Reply {
+        let body = match response.body {
+            ApiBody::Full(bytes) => ReplyBody::made(bytes, response.memory),
+            ApiBody::Watch(mut stream) => {
+                if let Some(fan_out) = self.fan_out() {
+                    stream.follow(fan_out);
+                }
+                ReplyBody::boxed(WatchBody::new(*stream, self.clock.clone()))
+            }
+        };
+        let mut reply = Response::new(body);
+        *reply.status_mut() = response.status;
+        *reply.headers_mut() = response.headers;
+        reply
+    }
+
+    /// What tells the watches of this core of changes; `None` if the store cannot be watched: then each waits for itself.
+    fn fan_out(&self) -> Option<&Arc<FanOut>> {
+        if let Some(fan_out) = self.fan_out.get() {
+            return Some(fan_out);
+        }
+        let (fan_out, task) = FanOut::new(self.hosted.store()).ok()?;
+        turns::spawn_local(task);
+        Some(self.fan_out.get_or_init(|| fan_out))
+    }
+
     /// Serves an admitted request; an expensive one on the blocking pool, so that it does not delay others.
     async fn serve(
         &self,
@@ -368,17 +399,6 @@ impl Shared {
 
 fn internal(error: &tokio::task::JoinError) -> Refusal {
     Refusal::Internal(error.to_string().into())
-}
-
-fn reply(response: ApiResponse, clock: &Clock) -> Reply {
-    let body = match response.body {
-        ApiBody::Full(bytes) => ReplyBody::made(bytes, response.memory),
-        ApiBody::Watch(stream) => ReplyBody::boxed(WatchBody::new(*stream, clock.clone())),
-    };
-    let mut reply = Response::new(body);
-    *reply.status_mut() = response.status;
-    *reply.headers_mut() = response.headers;
-    reply
 }
 
 type Step = Pin<Box<dyn Future<Output = (WatchStream, Option<Bytes>)>>>;

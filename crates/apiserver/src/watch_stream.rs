@@ -22,7 +22,7 @@ use fairgate_objects::{
     object::Object,
     schema::{canonical, meta_v1::STATUS},
 };
-use fairgate_store::{StoreEntry, StoreError, StoreEvent, Watch};
+use fairgate_store::{FanOut, FollowedWatch, StoreEntry, StoreError, StoreEvent, Watch};
 
 /// The interval of bookmarks while nothing changes.
 const BOOKMARKS: Duration = Duration::from_secs(60);
@@ -62,13 +62,38 @@ pub struct WatchStream {
     initial: VecDeque<Arc<Object>>,
     /// The revision of the bookmark that ends the initial events, until it was sent.
     initial_end: Option<u64>,
-    watch: Option<Watch>,
+    changes: Option<Changes>,
     failed: Option<StatusError>,
     duration: Duration,
     /// Set at the first poll, because the timers belong to the runtime that polls.
     times: Option<Times>,
     /// Whether an object was sent: the first table of a watch has the column definitions.
     head_sent: bool,
+}
+
+/// Where the changes of a watch come from.
+#[derive(Debug)]
+enum Changes {
+    /// It waits for those of the store itself.
+    Own(Watch),
+    /// The task of its thread tells it of them.
+    Followed(FollowedWatch),
+}
+
+impl Changes {
+    async fn next(&mut self) -> Result<Vec<Arc<StoreEvent>>, StoreError> {
+        match self {
+            Self::Own(watch) => watch.next().await,
+            Self::Followed(watch) => watch.next().await,
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        match self {
+            Self::Own(watch) => watch.progress(),
+            Self::Followed(watch) => watch.progress(),
+        }
+    }
 }
 
 /// The maximum duration of a watch, whatever the client requests.
@@ -124,14 +149,14 @@ impl WatchStream {
             options,
             initial: VecDeque::new(),
             initial_end: None,
-            watch: None,
+            changes: None,
             failed: None,
             duration,
             times: None,
             head_sent: false,
         };
         match start {
-            WatchStart::Live { watch } => stream.watch = Some(watch),
+            WatchStart::Live { watch } => stream.changes = Some(Changes::Own(watch)),
             WatchStart::Initial {
                 objects,
                 revision,
@@ -142,11 +167,19 @@ impl WatchStream {
                 stream.initial_end = (stream.options.initial_events == Some(true)
                     && stream.options.bookmarks)
                     .then_some(revision);
-                stream.watch = Some(watch);
+                stream.changes = Some(Changes::Own(watch));
             }
             WatchStart::Failed(error) => stream.failed = Some(error),
         }
         stream
+    }
+
+    /// Waits for changes by way of `fan_out`, of the thread that polls the stream from now on.
+    pub fn follow(&mut self, fan_out: &Arc<FanOut>) {
+        self.changes = match self.changes.take() {
+            Some(Changes::Own(watch)) => Some(Changes::Followed(fan_out.follow(watch))),
+            others => others,
+        };
     }
 
     /// The next bytes; `None` at the end. Cancel-safe.
@@ -154,7 +187,7 @@ impl WatchStream {
         let times = self.times(clock);
         let (end, bookmark) = (times.end, times.bookmark.min(times.last_bookmark));
         if let Some(error) = self.failed.take() {
-            self.watch = None;
+            self.changes = None;
             self.initial.clear();
             return Some(self.error(&error));
         }
@@ -162,20 +195,20 @@ impl WatchStream {
             return self.unless_list(bytes);
         }
         loop {
-            let watch = self.watch.as_mut()?;
+            let changes = self.changes.as_mut()?;
             let wakeup = tokio::select! {
                 biased;
                 () = sleep_until(end) => Wakeup::End,
-                events = watch.next() => Wakeup::Events(events),
+                events = changes.next() => Wakeup::Events(events),
                 () = sleep_until(bookmark), if self.options.bookmarks => Wakeup::Bookmark,
             };
             match wakeup {
                 Wakeup::End => {
-                    self.watch = None;
+                    self.changes = None;
                     return None;
                 }
                 Wakeup::Bookmark => {
-                    let revision = watch.progress();
+                    let revision = changes.progress();
                     self.schedule_bookmark();
                     let bytes = self.bookmark(revision, false);
                     return self.unless_list(bytes);
@@ -187,7 +220,7 @@ impl WatchStream {
                     }
                 }
                 Wakeup::Events(Err(error)) => {
-                    self.watch = None;
+                    self.changes = None;
                     return Some(self.error(&lost(&error)));
                 }
             }
@@ -205,7 +238,7 @@ impl WatchStream {
         }
         self.initial.clear();
         self.initial_end = None;
-        self.watch = None;
+        self.changes = None;
         None
     }
 
@@ -262,7 +295,7 @@ impl WatchStream {
                 }
                 Ok(None) => {}
                 Err(error) => {
-                    self.watch = None;
+                    self.changes = None;
                     bytes.extend_from_slice(&self.error(&error));
                     break;
                 }

@@ -20,6 +20,7 @@
 
 mod entry;
 mod error;
+mod fan_out;
 mod history;
 pub mod local;
 mod migration;
@@ -39,6 +40,7 @@ mod conformance;
 pub use self::{
     entry::{Memo, StoreEntry, StoreEvent},
     error::StoreError,
+    fan_out::{FanOut, FollowedWatch},
     history::HistoryLimits,
     store::{Store, StoreFuture},
     types::{ListPage, Precondition, ReadRevision, StoreHealth, StoreSize, WriteOutcome},

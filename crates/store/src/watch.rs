@@ -49,11 +49,27 @@ impl Watch {
             if !events.is_empty() {
                 return Ok(events);
             }
-            if self.news.changed().await.is_err() {
-                // Unreachable: `self.mirror` owns the sender.
-                std::future::pending::<()>().await;
-            }
+            self.news().await;
         }
+    }
+
+    /// Waits until the store may have changes, or only a newer revision, that [`ready`](Self::ready) has not seen. May be ready
+    /// although there are none.
+    pub(super) async fn news(&mut self) {
+        if self.news.changed().await.is_err() {
+            // Unreachable: `self.mirror` owns the sender.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Passes over changes up to `revision`, of which it is known that none are below the prefix.
+    pub(super) fn skip_to(&mut self, revision: u64) {
+        self.position = self.position.max(revision);
+    }
+
+    /// What it watches.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// The next changes that are available without waiting: a few hundred at most, possibly none.

@@ -3,6 +3,7 @@
 //! [`conformance!`] makes a test of each function in the modules below for one kind of store. All that they know of it
 //! is a [`TestStore`]: where one set of objects lives, and can be opened again.
 
+pub(super) mod fan_out;
 pub(super) mod limits;
 pub(super) mod reads;
 pub(super) mod reopening;
@@ -63,6 +64,10 @@ macro_rules! conformance {
                 a_slow_watch_ends_when_the_floor_overtakes_it
                 the_progress_of_a_watch_includes_changes_elsewhere
                 a_dropped_wait_loses_nothing;
+            fan_out:
+                followed_watches_see_every_change_once_and_in_order
+                a_followed_watch_misses_nothing_though_it_waits_below_the_floor
+                a_followed_watch_ends_when_the_floor_overtakes_what_it_did_not_read;
             reopening:
                 everything_is_there_after_reopening
                 a_watch_resumes_after_reopening_or_is_refused;
@@ -94,7 +99,7 @@ fn lost(written: WriteOutcome) -> Option<Arc<StoreEntry>> {
     }
 }
 
-async fn create(store: &dyn Store, key: &str, value: &str) -> u64 {
+pub(super) async fn create(store: &dyn Store, key: &str, value: &str) -> u64 {
     let written = store
         .write(key, Precondition::Absent, Some(bytes(value)))
         .await;

@@ -3,6 +3,7 @@
 mod at_rest;
 mod children;
 mod damaged;
+mod fan_out;
 mod full_disk;
 mod killed;
 mod reserve;
