@@ -12,6 +12,7 @@ use std::{
     future::poll_fn,
     sync::{Arc, Weak},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use tokio::task::yield_now;
@@ -21,6 +22,9 @@ use fairgate_core::sync::{Mutex, lock};
 
 /// How many watches are woken at once. Each takes some 20 µs to be served.
 pub(crate) const AT_ONCE: usize = 32;
+
+/// How long to wait until a store that could not be watched is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Tells the watches of one thread of changes.
 #[derive(Debug)]
@@ -152,20 +156,18 @@ impl FollowedState {
 async fn follow(fan_out: Weak<FanOut>, store: Arc<dyn Store>, mut changes: Watch) {
     loop {
         let noted = changes.ready();
-        let due = {
-            let Some(fan_out) = fan_out.upgrade() else {
-                return;
-            };
-            if let Ok(events) = &noted {
-                fan_out.note(events, changes.progress())
-            } else {
-                // Before the watches look, so that nothing is missed.
-                if let Ok(again) = store.watch("/", store.cached_revision()) {
-                    changes = again;
-                }
-                fan_out.note_gap(changes.progress())
-            }
+        if noted.is_err() {
+            // Before the watches look, so that nothing is missed.
+            changes = begin_again(&*store).await;
+        }
+        let Some(all) = fan_out.upgrade() else {
+            return;
         };
+        let due = match &noted {
+            Ok(events) => all.note(events, changes.progress()),
+            Err(_) => all.note_gap(changes.progress()),
+        };
+        drop(all);
         for group in due.chunks(AT_ONCE) {
             group.iter().for_each(Waker::wake_by_ref);
             // Those go first, and whatever else is ready.
@@ -173,7 +175,19 @@ async fn follow(fan_out: Weak<FanOut>, store: Arc<dyn Store>, mut changes: Watch
         }
         if noted.is_ok_and(|events| events.is_empty()) {
             changes.news().await;
+        } else {
+            yield_now().await;
         }
+    }
+}
+
+/// A watch of everything from now on.
+async fn begin_again(store: &dyn Store) -> Watch {
+    loop {
+        if let Ok(changes) = store.watch("/", store.cached_revision()) {
+            return changes;
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

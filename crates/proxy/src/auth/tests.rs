@@ -381,7 +381,7 @@ fn a_connection_keeps_its_identity_until_the_certificate_expires_or_the_settings
     assert!(at(&scene.build(), NOW + 2).is_none());
 }
 
-/// A connection keeps the digest of its last token, but nothing of what the token was worth.
+/// A connection keeps the digest of its last token, and looks up each time what the token is worth.
 #[test]
 fn each_request_of_a_connection_is_that_of_its_own_token_under_the_settings_of_now() {
     let mut scene = Scene::new();
