@@ -135,3 +135,26 @@ pub(crate) async fn a_followed_watch_ends_when_the_floor_overtakes_what_it_did_n
     }
     assert_eq!(soon(quick.next()).await.unwrap()[0].revision, third);
 }
+
+pub(crate) async fn followed_watches_end_when_changes_are_lost_before_they_were_noted(
+    place: &mut dyn TestStore,
+) {
+    let store = place.open().await.unwrap();
+    let (fan_out, task) = FanOut::new(Arc::clone(&store)).unwrap();
+    let start = store.revision().await.unwrap();
+    let mut watch = fan_out.follow(store.watch("/a/", start).unwrap());
+    assert!(waits(&mut watch).await);
+    let lost = create(&*store, "/a/x", "").await;
+    age(place, &*store).await;
+    tokio::spawn(task);
+    let ended = soon(watch.next()).await;
+    assert!(
+        matches!(ended, Err(StoreError::Compacted { .. })),
+        "{ended:?}"
+    );
+    // The next ones are noted again.
+    let mut watch = fan_out.follow(store.watch("/a/", lost).unwrap());
+    assert!(waits(&mut watch).await);
+    let revision = create(&*store, "/a/y", "").await;
+    assert_eq!(soon(watch.next()).await.unwrap()[0].revision, revision);
+}

@@ -67,7 +67,8 @@ macro_rules! conformance {
             fan_out:
                 followed_watches_see_every_change_once_and_in_order
                 a_followed_watch_misses_nothing_though_it_waits_below_the_floor
-                a_followed_watch_ends_when_the_floor_overtakes_what_it_did_not_read;
+                a_followed_watch_ends_when_the_floor_overtakes_what_it_did_not_read
+                followed_watches_end_when_changes_are_lost_before_they_were_noted;
             reopening:
                 everything_is_there_after_reopening
                 a_watch_resumes_after_reopening_or_is_refused;
