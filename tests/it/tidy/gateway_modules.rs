@@ -247,10 +247,14 @@ pub(super) const SOURCES: Edges = &[
     ("last_good", &[]),
     ("document_set", &["last_good"]),
     ("logging", &[]),
-    ("files", &["document_set", "last_good", "logging"]),
+    ("file_stamps", &[]),
+    (
+        "files",
+        &["document_set", "file_stamps", "last_good", "logging"],
+    ),
     ("kube", &["document_set", "last_good", "logging"]),
     ("store", &["document_set", "logging"]),
-    ("admission_files", &["document_set", "files"]),
+    ("admission_files", &["document_set", "file_stamps", "files"]),
     ("admission_store", &["store"]),
 ];
 

@@ -130,6 +130,7 @@ const STORE: Edges = &[
     ),
     ("watch", &["entry", "error", "mirror"]),
     ("store", &["entry", "error", "types", "usage", "watch"]),
+    ("fan_out", &["entry", "error", "store", "watch"]),
     ("stored_value", &[]),
     (
         "etcd",
