@@ -82,6 +82,8 @@ struct Forwarder {
     identity: Rc<dyn WriteIdentity>,
     pool: Pool,
     clock: Clock,
+    /// The upstream's name for the trace. A copy: each request counts a reference to it, and cores are not to share that.
+    name: Arc<str>,
     /// The upstream's name, as HTTP/1 has it in a header.
     host: HeaderValue,
     /// Memory for the header lines of an HTTP/1 request.
@@ -108,6 +110,7 @@ impl Forward {
         Self {
             forwarder: Rc::new(Forwarder {
                 pool: Pool::new(&settings, &clock),
+                name: Arc::from(&**settings.endpoint.name()),
                 host: host.expect("an authority is valid in a header"),
                 lines: Cell::default(),
                 mixed_name: headers::own_identity_name(&*identity),
@@ -137,10 +140,7 @@ impl Service<Call> for Forward {
             let until = forwarder.settings.wait_until(call.received, deadline);
             forwarder.clock.instant(until)
         });
-        let _ = context
-            .trace
-            .upstream
-            .set(forwarder.settings.endpoint.name().clone());
+        let _ = context.trace.upstream.set(Arc::clone(&forwarder.name));
         let answer = async move {
             match upgrade {
                 // Boxed, so that other requests do not carry the size of its future.

@@ -8,8 +8,10 @@ use std::sync::{
 use fairgate_base::account::BytesHeld;
 use fairgate_call::ReadAheadMeter;
 
-/// The load of a core. Written by its own core, read by the acceptor.
+/// The load of a core. Written by its own core with each request, read by the acceptor. No other core's is in the same line of a
+/// cache, nor in the one that processors fetch with it.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct CoreLoad {
     connections: AtomicUsize,
     streams: AtomicUsize,
