@@ -115,11 +115,25 @@ fn repeats_key(mut members: TapeMembers<'_>) -> bool {
         return !members.all(|(key, _)| seen.insert(key));
     }
     let mut seen: SmallVec<[&str; FEW_MEMBERS]> = SmallVec::new();
+    // The marks of all keys so far: most keys have one that no other has, and need not be compared.
+    let mut marks = 0;
     members.any(|(key, _)| {
-        let is_repeated = seen.contains(&key);
+        let mark = mark(key);
+        let is_repeated = marks & mark != 0 && seen.contains(&key);
+        marks |= mark;
         seen.push(key);
         is_repeated
     })
+}
+
+/// One of 64 bits, by the length and the ends of a key.
+fn mark(key: &str) -> u64 {
+    let ends = match key.as_bytes() {
+        [] => 0,
+        [first, .., last] => first.wrapping_mul(5) ^ last.wrapping_mul(3),
+        [only] => *only,
+    };
+    1 << ((ends as usize ^ key.len()) % 64)
 }
 
 /// A value: its tokens, and perhaps others behind them.
@@ -217,6 +231,35 @@ impl<'t> Source<'t> for TapeNode<'t> {
                     .map(|(key, node)| (key.to_owned(), node.to_value()))
                     .collect::<Map<_, _>>(),
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_key_is_found_among_keys_with_the_same_mark() {
+        assert_eq!(mark("aXb"), mark("aYb"));
+        for (keys, repeats) in [
+            (&["aXb", "aYb", "aZb"][..], false),
+            (&["aXb", "aYb", "aXb"], true),
+            (&["", "a", "b"], false),
+            (&["", "a", ""], true),
+            (&["a", "a"], true),
+            (&["ä", "ö"], false),
+        ] {
+            let members = keys
+                .iter()
+                .flat_map(|key| [JsonToken::Text(Cow::Borrowed(*key)), JsonToken::Null]);
+            let count = TokenCount {
+                parts: u32::try_from(keys.len()).unwrap(),
+                tokens: u32::try_from(2 * keys.len()).unwrap(),
+            };
+            let tokens = std::iter::once(JsonToken::Object(count)).chain(members);
+            let tape = JsonTape::new(tokens.collect());
+            assert_eq!(tape.has_duplicates(), repeats, "{keys:?}");
         }
     }
 }

@@ -57,7 +57,7 @@ pub(in super::super) fn read(text: &[u8]) -> Result<ScannedText<'_>, SyntaxError
     };
     scanner.next_token();
     let start = scanner.at;
-    scanner.is_plain = text.is_ascii() && !text.contains(&0x7f);
+    scanner.is_plain = text.chunks(256).all(is_plain);
     scanner.value()?;
     let plain = scanner.is_plain.then(|| &text[start..scanner.at]);
     match scanner.next_token() {
@@ -67,6 +67,11 @@ pub(in super::super) fn read(text: &[u8]) -> Result<ScannedText<'_>, SyntaxError
         }),
         Some(_) => Err(scanner.unexpected("after top-level value")),
     }
+}
+
+/// Whether all bytes are ASCII and no DEL. Without a way out, so that they are compared many at a time.
+fn is_plain(bytes: &[u8]) -> bool {
+    !bytes.iter().fold(false, |any, byte| any | (*byte >= 0x7f))
 }
 
 /// How many of eight bytes of a string come before the first that does not stand for itself; `None` if all do. The first byte is the lowest.
