@@ -71,7 +71,8 @@ pub(in super::super) fn read(text: &[u8]) -> Result<ScannedText<'_>, SyntaxError
 
 /// Whether all bytes are ASCII and no DEL. Without a way out, so that they are compared many at a time.
 fn is_plain(bytes: &[u8]) -> bool {
-    !bytes.iter().fold(false, |any, byte| any | (*byte >= 0x7f))
+    let is_odd = |byte: &u8| u8::from(*byte >= 0x7f);
+    bytes.iter().fold(0, |any, byte| any | is_odd(byte)) == 0
 }
 
 /// How many of eight bytes of a string come before the first that does not stand for itself; `None` if all do. The first byte is the lowest.
