@@ -31,6 +31,8 @@ use crate::{rules::Rules, upstream::TestUpstream};
 pub struct Gate {
     pub gateway: Gateway,
     pub limit: Seats,
+    /// By which its seats are shared.
+    clock: Clock,
 }
 
 /// The seats of all levels together.
@@ -72,8 +74,13 @@ pub fn flow_control(cores: usize) -> Arc<FlowControl> {
 
 /// The fairness layer of the core that calls this.
 pub fn fairness(flow_control: &Arc<FlowControl>, core: &CoreContext) -> FairnessLayer {
+    fairness_by(core.clock.clone(), flow_control, core)
+}
+
+/// The same, for which time passes as `clock` shows.
+fn fairness_by(clock: Clock, flow_control: &Arc<FlowControl>, core: &CoreContext) -> FairnessLayer {
     let index = u16::try_from(core.index).unwrap();
-    let gate = FairnessGate::new(Arc::clone(flow_control), index, core.clock.clone(), 1);
+    let gate = FairnessGate::new(Arc::clone(flow_control), index, clock, 1);
     fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
     FairnessLayer::new(gate)
 }
@@ -89,11 +96,7 @@ impl Gate {
         upstream: &TestUpstream,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
     ) -> Self {
-        let mut to = UpstreamSettings::new(upstream.address.to_string().parse().unwrap(), None);
-        if upstream.http2 {
-            to.protocol = UpstreamProtocol::Http2;
-        }
-        Self::towards(to, adapt)
+        Self::towards(to(upstream), adapt)
     }
 
     pub fn towards(
@@ -114,14 +117,25 @@ impl Gate {
         rules: &Rules,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
     ) -> Self {
-        let mut to = UpstreamSettings::new(upstream.address.to_string().parse().unwrap(), None);
-        if upstream.http2 {
-            to.protocol = UpstreamProtocol::Http2;
-        }
-        Self::towards_under(|cores| rules.flow_control(cores), to, adapt)
+        Self::towards_under(|cores| rules.flow_control(cores), to(upstream), adapt)
+    }
+
+    /// As [`Self::governed`], but requests take as long as `clock` shows, not as long as the machine needs for them.
+    pub fn governed_by_clock(upstream: &TestUpstream, rules: &Rules, clock: &Clock) -> Self {
+        let flow_control = |cores| rules.flow_control(cores);
+        Self::by_clock(clock, flow_control, to(upstream), |_, _| {})
     }
 
     pub fn towards_under(
+        flow_control: impl FnOnce(usize) -> Arc<FlowControl>,
+        to: UpstreamSettings,
+        adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
+    ) -> Self {
+        Self::by_clock(&Clock::system(), flow_control, to, adapt)
+    }
+
+    fn by_clock(
+        clock: &Clock,
         flow_control: impl FnOnce(usize) -> Arc<FlowControl>,
         mut to: UpstreamSettings,
         adapt: impl FnOnce(&mut AppSettings, &mut UpstreamSettings),
@@ -131,11 +145,12 @@ impl Gate {
         let to = Arc::new(to);
         let flow_control = flow_control(settings.cores.get());
         let limit = Seats(Arc::clone(&flow_control));
+        let fairness_clock = clock.clone();
         let gateway = Gateway::start(
             settings,
             control_runtime().unwrap(),
             move |core: CoreContext| {
-                let fairness = fairness(&flow_control, &core);
+                let fairness = fairness_by(fairness_clock.clone(), &flow_control, &core);
                 let identity: Rc<dyn WriteIdentity> = Rc::new(write_identity);
                 let leaf = Forward::new(to.clone(), identity, core.clock);
                 stack(
@@ -151,7 +166,11 @@ impl Gate {
             },
         )
         .unwrap();
-        Self { gateway, limit }
+        Self {
+            gateway,
+            limit,
+            clock: clock.clone(),
+        }
     }
 
     /// A gateway whose innermost service is `leaf`.
@@ -197,7 +216,11 @@ impl Gate {
             },
         )
         .unwrap();
-        Self { gateway, limit }
+        Self {
+            gateway,
+            limit,
+            clock: Clock::system(),
+        }
     }
 
     pub fn address(&self) -> std::net::SocketAddr {
@@ -211,13 +234,19 @@ impl Gate {
 
     /// The present state of a level.
     pub fn level(&self, name: &str) -> QueueSetSummary {
-        let levels = self
-            .flow_control()
-            .dispatcher()
-            .report(Clock::system().now());
+        let levels = self.flow_control().dispatcher().report(self.clock.now());
         let level = levels.iter().find(|level| &*level.spec.name == name);
         level.expect("there is such a level").summary
     }
+}
+
+/// How to reach `upstream`.
+fn to(upstream: &TestUpstream) -> UpstreamSettings {
+    let mut to = UpstreamSettings::new(upstream.address.to_string().parse().unwrap(), None);
+    if upstream.http2 {
+        to.protocol = UpstreamProtocol::Http2;
+    }
+    to
 }
 
 fn settings() -> AppSettings {
