@@ -2,7 +2,8 @@
 //!
 //! A flow of weight 1 that holds less than its [part](super::parts) of the seats, or less than twice its part if it is within its share
 //! and its requests take one seat, is due when it is more than two usual requests behind virtual time: the ideal would have finished what
-//! it has waiting. Flows that are due have turns, one request each, in the order of the times at which they began to wait or were last
+//! it has waiting. If it asks for little and is within its share, half of what it can save is enough: where few requests are long, the usual
+//! one takes more than that. Flows that are due have turns, one request each, in the order of the times at which they began to wait or were last
 //! served. By their starts, the one that is furthest behind would go on until
 //! it has caught up, and who has just come back with little to do would wait for that.
 //!
@@ -19,20 +20,37 @@ use super::{
 };
 use crate::{apf::units::SeatSeconds, time::Time};
 
+/// A flow within its share that asks for little, in requests of one seat, is due, too, when it is behind by this part (1 / n) of what it can
+/// receive in the longest burst: it cannot save more than that, however much usual requests take.
+const DUE_BURST: u64 = 2;
+
 impl<W: Copy> QueueSet<W> {
     /// The flow that is next.
     pub(super) fn next_flow(&self) -> Option<u32> {
         let first = self.turns.first()?;
-        let behind = self.charges.usual().saturating_mul(SAVED_BEHIND);
-        let latest = self.virtual_time.r().units().checked_sub(behind);
-        let latest = latest.map(SeatSeconds::from_units);
-        let Some(latest) = latest.filter(|latest| self.turns.first_start() <= *latest) else {
+        let now = self.virtual_time.r();
+        if self.turns.first_start() >= now {
+            return Some(first);
+        }
+        let far = self.charges.usual().saturating_mul(SAVED_BEHIND);
+        let least = far.min(self.burst() / DUE_BURST);
+        let [far, latest] = [far, least].map(|behind| now.units().checked_sub(behind));
+        let Some(latest) = latest.map(SeatSeconds::from_units) else {
             return Some(first);
         };
+        if self.turns.first_start() > latest {
+            return Some(first);
+        }
+        let is_far = |start: SeatSeconds| far.is_some_and(|far| start.units() <= far);
         let since = self.may_wait_since(first);
         let due = self.turns.longest_waiting(latest, since, |flow| {
+            let known = self.flows.at(flow);
+            let is_polite =
+                known.fresh && self.counted_width(known) <= 1 && self.asks_for_little(flow);
             // What it weighs, and what its part is, may have changed since its place was set.
-            self.flows.weight_of(flow) == Weight::ONE && !self.holds_enough(flow)
+            (is_polite || is_far(self.turns.start_of(flow)))
+                && self.flows.weight_of(flow) == Weight::ONE
+                && !self.holds_enough(flow)
         });
         Some(due.unwrap_or(first))
     }
@@ -53,8 +71,15 @@ impl<W: Copy> QueueSet<W> {
         })
     }
 
+    /// Whether a flow asks for less than [`MUCH`], with all that it holds and has waiting, if its requests take one seat.
+    fn asks_for_little(&self, flow: u32) -> bool {
+        let known = self.flows.at(flow);
+        let asked = u64::from(known.seats) + u64::from(known.waiting);
+        !self.are_parts(16 * asked, MUCH)
+    }
+
     /// Whether a flow holds so much that it has no turns.
-    fn holds_enough(&self, flow: u32) -> bool {
+    pub(super) fn holds_enough(&self, flow: u32) -> bool {
         let known = self.flows.at(flow);
         let parts = parts_with_turns(known, self.entries.at(known.head()));
         self.are_parts(self.flows.held_for_weight(flow, 0), parts)

@@ -293,3 +293,39 @@ fn who_is_next_and_displaces_nothing_keeps_nobody_else_from_it() {
     assert!(stage.executes(ms(17_010), "polite", POLITE, Work::ONE));
     assert!(!stage.started.contains(&"w4"));
 }
+
+/// The requests of a client of long ones have made the usual request a long one. Then one comes back to what has become a full level that
+/// it may use together with a client that has more waiting.
+#[test]
+fn who_comes_back_to_long_requests_has_turns_although_it_cannot_save_two_of_them() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    let [elephant, early, late] = [1, 2, 3];
+    for time in 0..40 {
+        stage.arrive(ms(time), "short", early, Work::ONE);
+        stage.finish(ms(time + 1), "short");
+    }
+    for (time, names) in [
+        (100, ["e0", "e1", "e2", "e3"]),
+        (1_100, ["e4", "e5", "e6", "e7"]),
+    ] {
+        for name in names {
+            stage.arrive(ms(time), name, elephant, Work::ONE);
+        }
+        if time == 100 {
+            for name in names {
+                stage.finish(ms(1_100), name);
+            }
+        }
+    }
+    for name in ["early 0", "early 1", "early 2"] {
+        stage.arrive(ms(1_100), name, early, Work::ONE);
+    }
+    stage.arrive(ms(1_140), "late", late, Work::ONE);
+    let started = stage.started.len();
+    for (time, limit) in [(1_300, 5), (1_301, 6), (1_302, 7)] {
+        let mut events = QueueSetEvents::default();
+        stage.set.set_limit(ms(time), limit, limit, &mut events);
+        stage.note(&events);
+    }
+    assert_eq!(stage.started[started..], ["early 0", "late", "early 1"]);
+}
