@@ -108,26 +108,23 @@ fn new_users_who_are_all_due_starve_neither_a_wide_flow_nor_a_tenant_of_many_nam
 
 /// Found attacks that still do harm, and how much at most. Those with any width do it by requests wider than the gateway ever estimates, most of
 /// them as wide as the level, which drain it and give up or hold all of it.
-const STILL_HARMFUL: [(&str, f64); 19] = [
-    ("any-width-seed-11-climb-3.json", 4.5),
+const STILL_HARMFUL: [(&str, f64); 16] = [
+    ("any-width-seed-11-climb-3.json", 2.8),
     ("any-width-seed-2-climb-26.json", 2.9),
     ("any-width-seed-202-climb-12.json", 257.0),
     ("any-width-seed-202-climb-29.json", 21.6),
-    ("any-width-seed-202-climb-33.json", 13.9),
-    ("any-width-seed-202-climb-80.json", 3.4),
-    ("seed-101-climb-4.json", 6.4),
+    ("any-width-seed-202-climb-33.json", 11.1),
+    ("any-width-seed-202-climb-80.json", 3.5),
+    ("seed-101-climb-4.json", 6.7),
     ("seed-101-climb-50.json", 4.3),
-    ("seed-404-climb-15.json", 1.8),
+    ("seed-404-climb-15.json", 3.3),
     ("seed-911-climb-7.json", 1.8),
-    ("seed-951-climb-57.json", 8.5),
     ("seed-955-climb-68.json", 9.5),
-    ("seed-972-climb-10.json", 3.0),
-    ("seed-975-climb-58.json", 6.6),
-    ("seed-975-climb-71.json", 3.0),
+    ("seed-972-climb-10.json", 2.3),
     ("seed-978-climb-19.json", 2.3),
-    ("seed-980-climb-150.json", 10.6),
-    ("seed-982-climb-45.json", 4.8),
-    ("seed-984-climb-0.json", 11.3),
+    ("seed-980-climb-150.json", 2.5),
+    ("seed-982-climb-45.json", 1.7),
+    ("seed-984-climb-0.json", 10.6),
 ];
 
 /// Those of [`STILL_HARMFUL`] in which the victim is worse off than it may be even if its requests go before those of all others.
@@ -142,8 +139,9 @@ const UNAVOIDABLE: [&str; 7] = [
 ];
 
 /// Found attacks that harm the victim more than may be even if seats are divided at each moment, whatever Improved does.
-const HARMFUL_WITH_FLUID: [&str; 2] = [
+const HARMFUL_WITH_FLUID: [&str; 3] = [
     "any-width-seed-202-climb-80.json",
+    "seed-404-climb-15.json",
     "seed-902-climb-113.json",
 ];
 

@@ -20,7 +20,7 @@
 //! - *Who is due has turns.* Flows that are [due](super::due) are served one request each, whoever is furthest behind; one that is
 //!   within its share until it holds twice its part.
 //! - *Final work gives way.* Seats that linger are [displaced](QueueSet::displacing) by a request that the ideal would have
-//!   finished by now, and linger for longer in return.
+//!   finished by now, and linger for longer in return; or begun, if its flow holds little.
 //!
 //! While the head of the next flow does not fit, free seats are kept for it. Six rules reduce the cost of
 //! these idle seats, and none reduces the share of another flow:
@@ -137,9 +137,15 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn finish_of_head(&self, flow: u32) -> SeatSeconds {
         let known = self.flows.at(flow);
         let work = self.work_of_head(known).units();
-        // What executes may take longer than it was charged for.
-        let start = known.start.units().max(self.progress(flow));
+        let start = self.start_of_head(flow).units();
         SeatSeconds::from_units(start.saturating_add(self.flows.weight_of(flow).divide(work)))
+    }
+
+    /// The virtual time at which the first waiting request of `flow` would begin in the ideal.
+    pub(super) fn start_of_head(&self, flow: u32) -> SeatSeconds {
+        // What executes may take longer than it was charged for.
+        let start = self.flows.at(flow).start.units().max(self.progress(flow));
+        SeatSeconds::from_units(start)
     }
 
     /// The work that is expected of the first waiting request of a flow, final seats included.

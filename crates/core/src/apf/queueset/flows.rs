@@ -229,6 +229,13 @@ impl FlowTable {
         16 * seats / u64::from(self.tenants.weight_of_all(flow.owner))
     }
 
+    /// The seats that all flows of the tenant of an active flow hold, in sixteenths, for what they weigh together.
+    pub(super) fn held_by_tenant(&self, number: u32) -> u64 {
+        let owner = self.all[number as usize].owner;
+        let weight = u64::from(self.tenants.weight_of_all(owner).max(1));
+        16 * u64::from(self.tenants.seats(owner)) / weight
+    }
+
     /// The seats of an active flow that linger, in sixteenths, for its weight; if it weighs less than 1, all that its tenant holds.
     pub(super) fn lingering_for_weight(&self, number: u32) -> u64 {
         let flow = &self.all[number as usize];

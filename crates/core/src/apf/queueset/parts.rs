@@ -8,7 +8,7 @@
 //! Not here: the order of flows ([`super::fair`]).
 
 use super::{QueueSet, tenants::Weight};
-use crate::apf::units::Seats;
+use crate::apf::units::{SeatSeconds, Seats};
 
 /// So many times its part is so much that others wait long for the seats of a flow: one that had the level to itself, and a newcomer,
 /// may both be within their share.
@@ -101,18 +101,12 @@ impl<W: Copy> QueueSet<W> {
         known.certain_start().units().saturating_add(executing)
     }
 
-    /// The flow whose head starts in the place of seats that linger, which it then displaces: `next`, unless most of them may be its
-    /// own, or the first flow that would hold less.
+    /// The flow whose head starts in the place of seats that linger, which it then displaces.
     pub(super) fn displacing(&mut self, next: u32) -> Option<u32> {
         if self.lingering.seats() == 0 {
             return None;
         }
-        let room = self.limit.saturating_sub(self.executing_seats());
-        let may = |flow: &u32| self.displaces(*flow);
-        let next_may = Some(next).filter(|_| !self.lingers_its_part(next));
-        let flow = next_may.filter(may);
-        let held = self.flows.held_for_weight(next, 0);
-        let flow = flow.or_else(|| self.first_holding_less(held, room).filter(may))?;
+        let flow = self.first_displacing(next)?;
         let seats = self.counted_width(self.flows.at(flow));
         let in_use = self.seats_in_use();
         let more = (in_use + seats).saturating_sub(self.limit.max(in_use));
@@ -120,16 +114,58 @@ impl<W: Copy> QueueSet<W> {
         Some(flow)
     }
 
-    /// Whether the head of `flow` displaces seats that linger: it does not fit, but the ideal would have finished it by now, and what
-    /// is displaced is no more than the level has.
+    /// The first flow of which the head [displaces](Self::displaces) seats: `next`, unless most of them may be its own, or one that
+    /// would hold less. While the ideal would not have finished the request of `next`, nothing has to be kept free for it, so
+    /// it may be any flow that [claims](Self::claims_seats) a seat.
+    fn first_displacing(&self, next: u32) -> Option<u32> {
+        let may = |flow: &u32| self.displaces(*flow);
+        let next_may = Some(next).filter(|_| !self.lingers_its_part(next));
+        if let Some(flow) = next_may.filter(may) {
+            return Some(flow);
+        }
+        let room = self.limit.saturating_sub(self.executing_seats());
+        let held = self.flows.held_for_weight(next, 0);
+        if let Some(flow) = self.first_holding_less(held, room).filter(may) {
+            return Some(flow);
+        }
+        if self.finish_of_head(next) <= self.virtual_time.r() {
+            return None;
+        }
+        let claims = |flow| self.claims_seats(flow) && self.displaces(flow);
+        self.turns.first_holding(1, u32::MAX, claims)
+    }
+
+    /// Whether the head of `flow` displaces seats that linger: it does not fit, but fits beside what executes, and the ideal would
+    /// have finished it by now; and no more linger than twice the limit. If the flow claims seats, and the request takes at most half of the level, the ideal need only have begun
+    /// it, or for one seat, the flow may be ahead by the lag: others leave a part of theirs, as so many seats linger. And
+    /// the bound is only for what will linger itself. Otherwise final work that others left would keep it waiting until that is done.
     fn displaces(&self, flow: u32) -> bool {
-        let seats = self.counted_width(self.flows.at(flow));
-        let total = self.sums.seats_in_use.saturating_add(seats);
+        let known = self.flows.at(flow);
+        let seats = self.counted_width(known);
         let executing = self.executing_seats().saturating_add(seats);
-        executing <= self.limit
-            && total <= self.limit.saturating_mul(2)
-            && !self.fits(seats)
-            && self.finish_of_head(flow) <= self.virtual_time.r()
+        if executing > self.limit || self.fits(seats) {
+            return false;
+        }
+        let total = self.sums.seats_in_use.saturating_add(seats);
+        let now = self.virtual_time.r();
+        let takes_most = seats > 1 && seats > self.limit / 2;
+        if takes_most || !self.claims_seats(flow) {
+            return total <= self.limit.saturating_mul(2) && self.finish_of_head(flow) <= now;
+        }
+        let final_work = self.entries.at(known.head()).work.final_work();
+        if final_work > SeatSeconds::ZERO && total > self.limit.saturating_mul(3) {
+            return false;
+        }
+        let latest = if seats > 1 { now } else { now.plus(self.lag()) };
+        self.start_of_head(flow) <= latest
+    }
+
+    /// Whether a flow holds so little that seats which linger need not be kept for others: it would have turns, and the flows of its
+    /// tenant do not hold [`MUCH`], under whatever names. A flow that weighs less than 1 does not claim any.
+    fn claims_seats(&self, flow: u32) -> bool {
+        self.flows.weight_of(flow) == Weight::ONE
+            && !self.holds_enough(flow)
+            && !self.are_parts(self.flows.held_by_tenant(flow), MUCH)
     }
 
     /// Seats that are free again are given back to requests that linger.

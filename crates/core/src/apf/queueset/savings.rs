@@ -32,8 +32,13 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn follow_flows(&mut self, elapsed: Nanos) {
         // Where a request waits, a flow is active.
         let weight = self.flows.weight().max(1);
-        let seats = self.seats_in_use().saturating_sub(self.sums.catching_up);
-        let work = SeatSeconds::product(seats, elapsed).units() / weight;
+        let all = self.sums.seats_in_use;
+        let advancing = all.saturating_sub(self.sums.catching_up);
+        let mut work = SeatSeconds::product(advancing, elapsed).units() / weight;
+        if self.lingering.displaced() > 0 {
+            // More seats are counted than there are: each for the part that it has of those.
+            work = work / u64::from(all.max(1)) * u64::from(self.seats_in_use());
+        }
         if self.sums.seats_in_use < self.limit {
             let free = SeatSeconds::product(self.limit - self.sums.seats_in_use, elapsed);
             self.blocked.pass(free);

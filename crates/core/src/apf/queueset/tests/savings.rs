@@ -294,6 +294,92 @@ fn who_is_next_and_displaces_nothing_keeps_nobody_else_from_it() {
     assert!(!stage.started.contains(&"w4"));
 }
 
+/// A write of one seat, whose seat lingers for so long.
+fn write(millis: u64) -> Work {
+    Work {
+        initial_seats: 1,
+        final_seats: 1,
+        additional_latency: Duration::from_millis(millis),
+    }
+}
+
+/// A level of four seats of which one lingers; the next flow has a request of two seats waiting, which the ideal would finish
+/// after 8 ms.
+fn before_a_wide_request() -> Stage {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    stage.arrive(ms(0), "w", HEAVY, write(900));
+    for name in ["a0", "a1", "a2"] {
+        stage.arrive(ms(0), name, 3, Work::ONE);
+    }
+    stage.finish(ms(3), "w");
+    let wide_starts = stage.executes(ms(3), "wide", 4, Work::seats(2));
+    assert!(!wide_starts, "three seats execute");
+    stage
+}
+
+#[test]
+fn seats_that_linger_are_not_kept_for_a_wide_request_that_the_ideal_would_not_have_finished() {
+    let mut stage = before_a_wide_request();
+    assert!(stage.executes(ms(4), "polite", POLITE, Work::ONE));
+    assert!(!stage.started.contains(&"wide"));
+}
+
+#[test]
+fn seats_that_linger_are_kept_for_a_wide_request_that_the_ideal_would_have_finished() {
+    let mut stage = before_a_wide_request();
+    assert!(!stage.executes(ms(30), "polite", POLITE, Work::ONE));
+    stage.finish(ms(31), "a0");
+    assert_eq!(stage.started.last(), Some(&"wide"));
+}
+
+#[test]
+fn who_leaves_no_final_work_displaces_seats_however_many_linger() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
+    for (time, names) in [
+        (0, [(HEAVY, "a0"), (3, "a1")]),
+        (500, [(4, "b0"), (5, "b1")]),
+    ] {
+        for (flow, name) in names {
+            stage.arrive(ms(time), name, flow, write(100_000));
+        }
+        stage.tick(ms(time + 400));
+        for (_, name) in names {
+            stage.finish(ms(time + 400), name);
+        }
+    }
+    // Twice as many linger as the level has seats, and none executes.
+    assert!(stage.executes(ms(1_000), "polite", POLITE, Work::ONE));
+    stage.finish(ms(1_003), "polite");
+    for (flow, name) in [(6, "c0"), (7, "c1")] {
+        assert!(stage.executes(ms(1_004), name, flow, write(100_000)));
+        stage.finish(ms(1_005), name);
+    }
+    assert!(
+        !stage.executes(ms(1_006), "d", 8, write(10)),
+        "more than three times as many would linger"
+    );
+}
+
+#[test]
+fn virtual_time_advances_although_seats_of_a_flow_far_behind_it_are_displaced() {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 1));
+    stage.arrive(ms(0), "a0", 3, Work::ONE);
+    stage.arrive(ms(0), "w", HEAVY, write(900));
+    stage.arrive(ms(0), "a1", 3, Work::ONE);
+    let mut events = QueueSetEvents::default();
+    stage.set.set_limit(ms(100), 2, 2, &mut events);
+    stage.note(&events);
+    assert_eq!(stage.started.last(), Some(&"w"), "it is far behind");
+    stage.finish(ms(101), "w");
+    assert!(stage.executes(ms(102), "polite", POLITE, Work::ONE));
+    let before = stage.set.virtual_time.r();
+    stage.tick(ms(112));
+    let passed = stage.set.virtual_time.r().minus(before);
+    // Two of three seats that are held are no savings that are used, and there are two seats for three flows.
+    let least = SeatSeconds::product(4, Nanos::from_millis(10)).units() / 9;
+    assert!(passed.units() + 1_000 >= least, "{passed} of {least}");
+}
+
 /// The requests of a client of long ones have made the usual request a long one. Then one comes back to what has become a full level that
 /// it may use together with a client that has more waiting.
 #[test]
