@@ -8,7 +8,10 @@
 //! Not here: the order of flows ([`super::fair`]).
 
 use super::{QueueSet, tenants::Weight};
-use crate::apf::units::{SeatSeconds, Seats};
+use crate::{
+    apf::units::{SeatSeconds, Seats},
+    time::Time,
+};
 
 /// So many times its part is so much that others wait long for the seats of a flow: one that had the level to itself, and a newcomer,
 /// may both be within their share.
@@ -166,6 +169,18 @@ impl<W: Copy> QueueSet<W> {
         self.flows.weight_of(flow) == Weight::ONE
             && !self.holds_enough(flow)
             && !self.are_parts(self.flows.held_by_tenant(flow), MUCH)
+    }
+
+    /// As many seats that linger are displaced as are held above the limit, because somebody else uses them, for whom the limit was
+    /// lowered: a simulation lets one client go before all others so. Then what lingers is not done for nothing meanwhile.
+    pub fn displace_above_limit(&mut self, now: Time) {
+        self.clock_to(now);
+        let above = self.sums.seats_in_use.saturating_sub(self.limit);
+        let most = above.min(self.lingering.seats());
+        let more = most.saturating_sub(self.lingering.displaced());
+        if more > 0 {
+            self.lingering.displace(more);
+        }
     }
 
     /// Seats that are free again are given back to requests that linger.

@@ -1,7 +1,7 @@
 //! A client whose requests start before those of all others.
 //!
 //! Its requests never enter the level: they take the next seats that are free, and the level has as many seats less. What
-//! executes is not interrupted. So nobody can serve this client sooner who lets the others have what is left as `Improved` divides
+//! executes is not interrupted, and seats that linger in its place do so for longer. So nobody can serve this client sooner who lets the others have what is left as `Improved` divides
 //! it: a client that is still worse off than it may be, is so under any such rule.
 
 use std::collections::VecDeque;
@@ -86,14 +86,14 @@ impl Stage<'_> {
         let kept = first.map_or(0, |number| self.requests[*number as usize].width);
         let seats = preferred.seats;
         let limit = seats.saturating_sub(preferred.own + kept);
-        if limit == preferred.limit {
-            return;
+        if limit != preferred.limit {
+            preferred.limit = limit;
+            let mut out = QueueSetEvents::default();
+            self.level
+                .act(|set| set.set_limit(now, limit, seats, &mut out));
+            self.carry_out(now, out);
         }
-        preferred.limit = limit;
-        let mut out = QueueSetEvents::default();
-        self.level
-            .act(|set| set.set_limit(now, limit, seats, &mut out));
-        self.carry_out(now, out);
+        self.level.act(|set| set.displace_above_limit(now));
     }
 
     /// Takes the first request that waits, if it fits.
