@@ -1,5 +1,5 @@
 //! A real etcd for tests and benches: the program that `FAIRGATE_ETCD` names, with its own directory and
-//! ports. It never outlives the process that started it.
+//! ports, alone or as a cluster of several members. It never outlives the process that started it.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ use etcd_client::Client;
 /// The variable that names the program.
 pub const PROGRAM: &str = "FAIRGATE_ETCD";
 
-/// An etcd with one member. Dropping it stops it and removes its data.
+/// A member of an etcd, usually its only one. Dropping it stops it and removes its data.
 pub struct EtcdServer {
     shell: Child,
     /// The data directory of the server.
@@ -35,12 +35,31 @@ impl EtcdServer {
 
     /// The same, with further arguments. With a certificate it serves TLS.
     pub fn with(arguments: Vec<String>) -> Self {
+        Self::on((free_port(), free_port()), arguments)
+    }
+
+    /// Starts the members of one cluster.
+    pub fn cluster(members: usize) -> Vec<Self> {
+        let ports: Vec<_> = (0..members).map(|_| (free_port(), free_port())).collect();
+        let all: Vec<_> = ports
+            .iter()
+            .map(|(_, peers)| format!("m{peers}=http://127.0.0.1:{peers}"))
+            .collect();
+        let all = all.join(",");
+        let start = |ports: (u16, u16)| {
+            let name = format!("m{}", ports.1);
+            let arguments = ["--name", &name, "--initial-cluster", &all];
+            Self::on(ports, arguments.map(str::to_owned).into())
+        };
+        ports.into_iter().map(start).collect()
+    }
+
+    fn on(ports: (u16, u16), arguments: Vec<String>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("fairgate-etcd-{}-{next}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&directory);
-        let ports = (free_port(), free_port());
         Self {
             shell: run(&directory, ports, &arguments),
             directory,
@@ -49,14 +68,28 @@ impl EtcdServer {
         }
     }
 
-    /// Stops the program, and keeps its data.
+    /// Kills the program, and keeps its data.
     pub fn stop(&mut self) {
-        if let Some(mut shell) = self.shell.stdin.take() {
-            shell
-                .write_all(b"stay\n")
-                .expect("the shell reads its input");
+        if self.shell.stdin.is_some() {
+            self.tell("stay");
+            drop(self.shell.stdin.take());
         }
         self.shell.wait().expect("the shell ends");
+    }
+
+    /// Stops the program from running, until [`thaw`](Self::thaw): its connections stay open, and nobody answers.
+    pub fn freeze(&mut self) {
+        self.tell("freeze");
+    }
+
+    /// Lets a frozen program run again.
+    pub fn thaw(&mut self) {
+        self.tell("thaw");
+    }
+
+    fn tell(&mut self, word: &str) {
+        let shell = self.shell.stdin.as_mut().expect("the program runs");
+        writeln!(shell, "{word}").expect("the shell reads its input");
     }
 
     /// Starts it again with the same ports and data.
@@ -81,6 +114,14 @@ impl EtcdServer {
         }
         panic!("etcd does not respond");
     }
+
+    /// Whether it leads its cluster.
+    pub async fn is_leader(&self) -> bool {
+        let status = self.client().await.status().await;
+        let status = status.expect("etcd responds");
+        let member = status.header().map(etcd_client::ResponseHeader::member_id);
+        member == Some(status.leader())
+    }
 }
 
 impl Drop for EtcdServer {
@@ -96,10 +137,22 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
+/// The argument that makes a cluster of one, unless the cluster is given.
+fn cluster_of_one(peers: &str, arguments: &[String]) -> Vec<String> {
+    if arguments.iter().any(|given| given == "--initial-cluster") {
+        return Vec::new();
+    }
+    vec!["--initial-cluster".to_owned(), format!("default={peers}")]
+}
+
 fn run(directory: &Path, ports: (u16, u16), arguments: &[String]) -> Child {
     let program = std::env::var(PROGRAM).expect("FAIRGATE_ETCD must name the program etcd");
     // A shell that stops etcd when its input ends, which is also when the test process ends, and then cleans up.
-    let script = r#"dir=$1; shift; "$@" & etcd=$!; read -r word; kill -9 $etcd; wait $etcd 2>/dev/null
+    let script = r#"dir=$1; shift; "$@" & etcd=$!
+        while read -r word; do
+            case $word in freeze) kill -STOP $etcd ;; thaw) kill -CONT $etcd ;; *) break ;; esac
+        done
+        kill -9 $etcd; wait $etcd 2>/dev/null
         [ "$word" = stay ] || rm -rf "$dir""#;
     let is_secure = arguments
         .iter()
@@ -116,9 +169,9 @@ fn run(directory: &Path, ports: (u16, u16), arguments: &[String]) -> Child {
         .args(["--advertise-client-urls", &clients])
         .args(["--listen-peer-urls", &peers])
         .args(["--initial-advertise-peer-urls", &peers])
-        .args(["--initial-cluster", &format!("default={peers}")])
         .args(["--log-level", "error"])
         .args(arguments)
+        .args(cluster_of_one(&peers, arguments))
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()

@@ -15,6 +15,8 @@ pub mod client;
 pub mod etcd;
 pub mod pki;
 pub mod random;
+#[cfg(feature = "etcd")]
+pub mod relay;
 #[cfg(feature = "store")]
 pub mod store;
 pub mod upstream;
