@@ -3,6 +3,8 @@
 
 mod formats;
 mod full;
+mod history;
+mod members;
 mod outages;
 mod replicas;
 mod security;
