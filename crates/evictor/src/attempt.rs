@@ -22,3 +22,8 @@ pub(crate) struct BudgetRefusal {
     /// The body of the request, for the next attempt.
     pub(crate) body: Bytes,
 }
+
+/// The attempt of an eviction that waits has failed and has changed nothing. As after a [`BudgetRefusal`], the eviction
+/// continues to wait: a store or an upstream that is away for a moment costs it nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailedAttempt;

@@ -15,7 +15,7 @@ use http_body_util::BodyExt as _;
 use tokio::{runtime::Handle, task::JoinHandle, time::Instant};
 
 use crate::{
-    attempt::{BudgetRefusal, EvictionAttempt},
+    attempt::{BudgetRefusal, EvictionAttempt, FailedAttempt},
     body::{self, BodyRefusal, DecodedBody},
     client_link::{self, ProcedureEnd, RequestEnd},
     events::EvictionOutcome,
@@ -205,6 +205,9 @@ impl DataSide {
                     };
                     reply.extensions_mut().insert(refusal);
                 }
+                if end.waits_on {
+                    reply.extensions_mut().insert(FailedAttempt);
+                }
                 reply
             });
         }
@@ -303,6 +306,10 @@ impl PreparedEviction {
             return timed_out(self.output);
         };
         let mut end = EvictionEnd::of(&finished.result, finished.has_changed, self.output);
+        if has_waited && !finished.has_changed && finished.result.may_pass() {
+            end.waits_on = true;
+            return end;
+        }
         end.response = end.response.warn(&self.warnings);
         let refusal = match &finished.result {
             EvictionResult::Refused(refusal) if may_wait => Some(refusal),

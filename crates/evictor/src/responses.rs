@@ -27,6 +27,8 @@ pub(crate) struct EvictionEnd {
     pub(crate) response: ApiResponse,
     /// The budget that has refused the eviction, which may be tried again, and what it lacks.
     pub(crate) refused_by: Option<(BudgetName, String)>,
+    /// Whether only the attempt has failed, and the eviction continues to wait.
+    pub(crate) waits_on: bool,
 }
 
 impl EvictionEnd {
@@ -50,6 +52,7 @@ impl EvictionEnd {
                     reason: "upstream",
                     response: passed_on(response, has_changed, output),
                     refused_by: None,
+                    waits_on: false,
                 };
             }
             EvictionResult::Unavailable { .. } => (EvictionOutcome::Failed, "upstream-unavailable"),
@@ -63,6 +66,7 @@ impl EvictionEnd {
             reason,
             response,
             refused_by: None,
+            waits_on: false,
         }
     }
 
@@ -78,6 +82,7 @@ impl EvictionEnd {
             reason,
             response: written(&status, reason, output),
             refused_by: None,
+            waits_on: false,
         }
     }
 
@@ -106,6 +111,7 @@ impl EvictionEnd {
             reason,
             response: marked(ApiResponse::error(error, output), reason),
             refused_by: None,
+            waits_on: false,
         }
     }
 
@@ -116,6 +122,7 @@ impl EvictionEnd {
             reason,
             response: marked(response, reason),
             refused_by: None,
+            waits_on: false,
         }
     }
 }

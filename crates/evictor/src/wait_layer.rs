@@ -24,7 +24,7 @@ use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
 use crate::{
-    attempt::{BudgetRefusal, EvictionAttempt},
+    attempt::{BudgetRefusal, EvictionAttempt, FailedAttempt},
     data_side::DataSide,
     events::EvictionOutcome,
     layer::EvictionLayer,
@@ -201,6 +201,8 @@ enum AttemptEnd {
     Final(Result<Reply, Refusal>),
     /// A budget has refused it. Its reply is complete, so it holds no seat.
     Refused(RefusedAttempt),
+    /// It has failed, and changed nothing.
+    Failed(Reply),
 }
 
 /// The result for the client if the eviction does not wait, or waits no longer.
@@ -231,6 +233,7 @@ impl Wait {
         call.request.extensions_mut().insert(attempt);
         let refused = match finished(inner.call(call).await).await {
             AttemptEnd::Final(result) => return result,
+            AttemptEnd::Failed(reply) => return Ok(reply),
             AttemptEnd::Refused(refused) => refused,
         };
         let started = self.shared.clock.now();
@@ -290,6 +293,10 @@ impl Wait {
                         place.granted();
                     }
                     return result;
+                }
+                AttemptEnd::Failed(_) => {
+                    place.refused(None);
+                    continue;
                 }
                 AttemptEnd::Refused(again) => refused = again,
             }
@@ -373,6 +380,9 @@ async fn finished(result: Result<Reply, Refusal>) -> AttemptEnd {
         Ok(reply) => reply,
         Err(refusal) => return AttemptEnd::Final(Err(refusal)),
     };
+    if reply.extensions_mut().remove::<FailedAttempt>().is_some() {
+        return AttemptEnd::Failed(reply);
+    }
     let Some(refusal) = reply.extensions_mut().remove::<BudgetRefusal>() else {
         return AttemptEnd::Final(Ok(reply));
     };

@@ -118,6 +118,24 @@ async fn each_attempt_reads_the_pod_and_the_budgets_again() {
 }
 
 #[tokio::test]
+async fn an_eviction_that_waits_outlasts_a_store_that_is_away_for_a_moment() {
+    for (what, code) in [("GET budgets", 503), ("GET budgets", 500), ("GET pod", 503)] {
+        let cluster = exhausted(1);
+        let gateway = waiting(&cluster, "1h");
+        let asking = begin(&gateway, "alice", "p0").await;
+        until_waiting(&gateway, 1).await;
+        let before = cluster.count(what);
+        cluster.fail_next(what, move || Fault::Refuse(code));
+        cluster.allow("foo", 1);
+        assert_eq!(asking.await.unwrap().code, 201, "after {what} {code}");
+        assert_eq!(cluster.count(what), before + 2);
+        assert_eq!((cluster.pods(), cluster.allowed("foo")), (0, 0));
+        assert_eq!(gateway.counted("authoritative", "granted").await, 1);
+        assert_eq!(gateway.counted("authoritative", "failed").await, 0);
+    }
+}
+
+#[tokio::test]
 async fn a_drain_of_two_does_not_wait_behind_a_drain_of_fifty() {
     let cluster = exhausted(52);
     let gateway = waiting(&cluster, "1h");

@@ -139,6 +139,17 @@ impl<R> EvictionResult<R> {
     }
 }
 
+impl<R> EvictionResult<R> {
+    /// Whether the eviction has failed for a reason that may pass, such as a server that is restarted.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Evicted | Self::Refused(_) => false,
+            Self::Upstream { code, .. } => is_transient(*code),
+            Self::Unavailable { outcome_unknown } => !outcome_unknown,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Permit {
     /// The pod is not subject to budgets.
