@@ -264,9 +264,10 @@ impl HostedApi {
             tokio::time::sleep(HEALTH_CHECK_INTERVAL).await;
             let limit = match self.store.health() {
                 StoreHealth::Degraded(_) => DEGRADED_START_TIMEOUT,
-                StoreHealth::Unread | StoreHealth::Ready | StoreHealth::ReadOnly(_) => {
-                    START_TIMEOUT
-                }
+                StoreHealth::Unread
+                | StoreHealth::Ready
+                | StoreHealth::Impaired(_)
+                | StoreHealth::ReadOnly(_) => START_TIMEOUT,
             };
             if self.clock.now().since(begun) >= limit {
                 return;
@@ -274,7 +275,7 @@ impl HostedApi {
         }
     }
 
-    /// The failure of the store, if it is not healthy.
+    /// The failure of the store, if reads or writes fail.
     pub(super) fn problem(&self) -> Option<String> {
         problem(&*self.store)
     }
@@ -289,6 +290,9 @@ impl HostedApi {
         let store = Arc::clone(&self.store);
         checks.note("store", move || {
             let consequence = match store.health() {
+                StoreHealth::Impaired(why) => {
+                    return Some(format!("{why}; objects can be read and changed"));
+                }
                 StoreHealth::ReadOnly(_) => "objects can be read and deleted, and not changed",
                 _ => "the last good policy stays in force",
             };
@@ -304,6 +308,11 @@ impl HostedApi {
         let store = Arc::clone(&self.store);
         metrics.observe_gauge(&catalogue::STORE_UP, move || {
             f64::from(u8::from(problem(&*store).is_none()))
+        });
+        let store = Arc::clone(&self.store);
+        #[expect(clippy::cast_precision_loss, reason = "a few at most")]
+        metrics.observe_gauge(&catalogue::STORE_MEMBERS_AWAY, move || {
+            store.members_away() as f64
         });
         let store = Arc::clone(&self.store);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -473,7 +482,7 @@ impl RepeatedFailure {
 
 fn problem(store: &dyn Store) -> Option<String> {
     match store.health() {
-        StoreHealth::Ready => None,
+        StoreHealth::Ready | StoreHealth::Impaired(_) => None,
         StoreHealth::Unread => Some("not read yet".to_owned()),
         StoreHealth::ReadOnly(why) | StoreHealth::Degraded(why) => Some(why.to_string()),
     }

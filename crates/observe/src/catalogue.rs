@@ -350,6 +350,8 @@ metrics! {
         "Maximum since the gateway started of what one data core held for judging. It is at most admission.bodyBudget.";
     STORE_UP: Gauge, Boolean, Alpha, [] = "fairgate_store_up",
         "1 while the store of the hosted API can be read and written, else 0: also while it is full. A full etcd is noticed by a write, or after 10 s.";
+    STORE_MEMBERS_AWAY: Gauge, Count, Alpha, [] = "fairgate_store_members_away",
+        "Members of etcd (store.etcd.endpoints) that do not answer the gateway at present. While they are a minority, the store works nevertheless.";
     STORE_REVISION: Gauge, Count, Alpha, [] = "fairgate_store_revision",
         "Latest known revision of the store of the hosted API.";
     HOSTED_BODIES: Gauge, Bytes, Alpha, [] = "fairgate_hosted_body_bytes",

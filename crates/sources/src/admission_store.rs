@@ -66,7 +66,7 @@ impl AdmissionStore {
             let mut last = lock(&last);
             if matches!(
                 store.health(),
-                StoreHealth::Ready | StoreHealth::ReadOnly(_)
+                StoreHealth::Ready | StoreHealth::Impaired(_) | StoreHealth::ReadOnly(_)
             ) {
                 *last = now;
             }

@@ -152,6 +152,11 @@ pub trait Store: Send + Sync {
     /// Whether reads and writes succeed at present.
     fn health(&self) -> StoreHealth;
 
+    /// How many servers of the store do not answer at present.
+    fn members_away(&self) -> usize {
+        0
+    }
+
     /// How much is in memory, for metrics.
     fn size(&self) -> StoreSize;
 

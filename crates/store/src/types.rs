@@ -91,6 +91,8 @@ pub enum StoreHealth {
     Unread,
     /// Reads and writes succeed.
     Ready,
+    /// Reads and writes succeed, but a further failure may end that. Holds what has failed.
+    Impaired(Arc<str>),
     /// Reads and deletions succeed, and nothing can be stored. Holds the error message.
     ReadOnly(Arc<str>),
     /// Reads or writes fail; [`ReadRevision::Cached`] still works if the store was loaded before. Holds the

@@ -143,6 +143,10 @@ impl Store for TestStore {
         self.store.health()
     }
 
+    fn members_away(&self) -> usize {
+        self.store.members_away()
+    }
+
     fn size(&self) -> StoreSize {
         self.store.size()
     }

@@ -421,9 +421,10 @@ impl Mirror {
 /// The error of a read before the first load.
 fn unread(health: &StoreHealth) -> StoreError {
     StoreError::Unavailable(match health {
-        StoreHealth::Unread | StoreHealth::Ready | StoreHealth::ReadOnly(_) => {
-            "it was not read yet; try again".to_owned()
-        }
+        StoreHealth::Unread
+        | StoreHealth::Ready
+        | StoreHealth::Impaired(_)
+        | StoreHealth::ReadOnly(_) => "it was not read yet; try again".to_owned(),
         // Usually the text of another `Unavailable`: do not repeat its prefix.
         StoreHealth::Degraded(why) => why.strip_prefix(UNAVAILABLE).unwrap_or(why).to_owned(),
     })

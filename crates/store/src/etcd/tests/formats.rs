@@ -116,7 +116,10 @@ async fn foreign_data_is_refused_and_left_alone() {
             match store.health() {
                 StoreHealth::Degraded(why) if why.contains("empty or fairgate's own") => break,
                 StoreHealth::Ready => panic!("the store accepts the foreign data below {prefix}"),
-                StoreHealth::Unread | StoreHealth::ReadOnly(_) | StoreHealth::Degraded(_) => {}
+                StoreHealth::Unread
+                | StoreHealth::Impaired(_)
+                | StoreHealth::ReadOnly(_)
+                | StoreHealth::Degraded(_) => {}
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
