@@ -2,21 +2,34 @@
 //!
 //! `FAIRGATE_ETCD` names the program etcd; the tests start it, and fail without it.
 
+use std::time::Duration;
+
 use super::{
     Home, Server,
+    api::Api,
     budgets::{self, POLICY, web},
     conformance, enforcement, policies, watching,
 };
+use crate::client::soon;
 use fairgate_testkit::etcd::EtcdServer;
 use http::Method;
 use serde_json::json;
 
 /// A gateway with its objects in an etcd.
 async fn gateway_on(etcd: &EtcdServer, home: &Home) -> Server {
-    // A gateway does not wait for long for an etcd that is still starting.
-    etcd.client().await;
-    let endpoint = etcd.endpoint();
-    let store = format!("store: {{type: etcd, etcd: {{endpoints: ['{endpoint}']}}}}\n");
+    gateway_on_members(std::slice::from_ref(etcd), home).await
+}
+
+/// The same with an etcd of several members.
+async fn gateway_on_members(members: &[EtcdServer], home: &Home) -> Server {
+    let mut endpoints = Vec::new();
+    for member in members {
+        // A gateway does not wait for long for an etcd that is still starting.
+        member.client().await;
+        endpoints.push(format!("'{}'", member.endpoint()));
+    }
+    let endpoints = endpoints.join(", ");
+    let store = format!("store: {{type: etcd, etcd: {{endpoints: [{endpoints}]}}}}\n");
     let server = Server::start(home.config_with(&store)).await;
     server.settled().await;
     server
@@ -127,4 +140,66 @@ async fn what_the_alarm_of_a_full_etcd_stops_is_said_and_deletions_and_reads_go_
     }
     let list = api.get(&shop).await.object();
     assert_eq!(list["items"], json!([]));
+}
+
+/// Waits for a line of the readiness check.
+async fn until_ready_says(api: &Api, expected: impl Fn(&str) -> bool) -> String {
+    soon(async {
+        loop {
+            let ready = api.get("/readyz?verbose").await;
+            assert_eq!(ready.status, 200);
+            let ready = ready.text();
+            if let Some(line) = ready.lines().find(|line| expected(line)) {
+                return line.to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_gateway_names_the_member_that_is_away_and_reads_and_writes_through_the_others() {
+    let home = Home::new();
+    let mut members = EtcdServer::cluster(3);
+    let server = gateway_on_members(&members, &home).await;
+    let api = server.root().await;
+    let ready = until_ready_says(&api, |line| line.ends_with("store ok")).await;
+    assert_eq!(ready, "[+]store ok");
+    let away = async || {
+        let metrics = api.get("/metrics").await.text();
+        let lines = metrics
+            .lines()
+            .filter(|line| line.starts_with("fairgate_store_"));
+        lines
+            .filter(|line| !line.contains("revision"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        away().await,
+        ["fairgate_store_members_away 0", "fairgate_store_up 1"]
+    );
+
+    members[1].freeze();
+    let line = until_ready_says(&api, |line| line.starts_with("[!]store: ")).await;
+    let expected = format!(
+        "[!]store: members of etcd are away: {}: it does not answer; objects can be read and changed",
+        members[1].endpoint()
+    );
+    assert_eq!(line, expected);
+    assert_eq!(
+        away().await,
+        ["fairgate_store_members_away 1", "fairgate_store_up 1"]
+    );
+    let shop = format!("{POLICY}/namespaces/shop/poddisruptionbudgets");
+    for number in 0..30 {
+        let name = format!("b{number}");
+        assert_eq!(api.post(&shop, &web(&name)).await.status, 201);
+        assert_eq!(api.get(&format!("{shop}/{name}")).await.status, 200);
+        let list = api.get(&shop).await.object();
+        assert_eq!(list["items"].as_array().unwrap().len(), number + 1);
+    }
+    members[1].thaw();
+    until_ready_says(&api, |line| line == "[+]store ok").await;
 }

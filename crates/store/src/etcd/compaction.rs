@@ -15,7 +15,7 @@ use std::{
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
 
-use super::{Shared, link, revision_of, unsigned};
+use super::{Shared, revision_of, unsigned};
 use crate::error::StoreError;
 use fairgate_core::time::Time;
 
@@ -47,8 +47,7 @@ impl Turn {
         if noted.is_some_and(|noted| now.since(noted.at) < self.interval) {
             return Ok(());
         }
-        let is_degraded = shared.is_degraded()?;
-        let mut kv = shared.link.kv().await?;
+        shared.check_usable()?;
         let key = shared.keys.compaction();
         // The first round never compacts: there is no recorded revision yet.
         let version = noted.map_or(0, |noted| noted.version);
@@ -56,7 +55,8 @@ impl Turn {
             .when([Compare::version(key.clone(), CompareOp::Equal, version)])
             .and_then([TxnOp::put(key.clone(), "", None)])
             .or_else([TxnOp::get(key, None)]);
-        let ended = link::call(is_degraded, kv.txn(transaction)).await?;
+        // If it runs twice, nobody wins: the next round compacts.
+        let ended = shared.link.commit(&transaction).await?;
         let found = ended.op_responses().into_iter().find_map(|op| match op {
             TxnOpResponse::Get(mut get) => get.take_kvs().pop(),
             _ => None,
@@ -72,19 +72,18 @@ impl Turn {
         };
         *self.noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
         match noted {
-            Some(noted) if ended.succeeded() => compact(shared, is_degraded, noted.revision).await,
+            Some(noted) if ended.succeeded() => compact(shared, noted.revision).await,
             _ => Ok(()),
         }
     }
 }
 
-async fn compact(shared: &Shared, is_degraded: bool, revision: u64) -> Result<(), StoreError> {
+async fn compact(shared: &Shared, revision: u64) -> Result<(), StoreError> {
     let signed = i64::try_from(revision)
         .map_err(|_| StoreError::Failed(format!("revision {revision} is out of range for etcd")))?;
-    let mut kv = shared.link.kv().await?;
-    match link::call(is_degraded, kv.compact(signed, None)).await {
+    match shared.link.compact(signed).await {
         // Another client, such as an operator, has compacted to a later revision.
-        Ok(_) | Err(StoreError::Compacted { .. }) => {}
+        Ok(()) | Err(StoreError::Compacted { .. }) => {}
         Err(error) => return Err(error),
     }
     tracing::info!(revision, "compacted etcd");

@@ -1,7 +1,7 @@
 //! The task that synchronises the mirror with etcd.
 //!
-//! It claims the prefix, reads the keys below it, and follows a watch. When the watch breaks, it reconnects
-//! and resumes from its last revision. If etcd has compacted this revision, it reads everything again, and
+//! It claims the prefix, reads the keys below it, and follows a watch. When the watch breaks, or its member is
+//! away, it opens another one, at any member, and resumes from its last revision. If etcd has compacted this revision, it reads everything again, and
 //! the floor of the mirror jumps.
 //!
 //! The first load reads an earlier state and replays the changes since then from the watch, which fills
@@ -16,14 +16,15 @@ use std::{
 use bytes::Bytes;
 use etcd_client::{
     Compare, CompareOp, Event as EtcdEvent, EventType, GetOptions, KeyValue, ResponseHeader, Txn,
-    TxnOp, TxnOpResponse, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream,
+    TxnOp, TxnOpResponse, WatchOptions, WatchResponse,
 };
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::{
     Shared, at_revision,
+    event_stream::{EventStream, PROGRESS_INTERVAL},
     keys::{FORMAT, FORMAT_1, KeyKind},
-    link, revision_of, unsigned,
+    revision_of, unsigned,
 };
 use crate::{
     entry::{StoreEntry, StoreEvent},
@@ -33,14 +34,12 @@ use crate::{
 
 /// How many revisions back the first load starts. Writes to other keys of the cluster count too.
 const INITIAL_HISTORY: u64 = 10_000;
-/// The shortest delay before a reconnect; it doubles with each failure.
-const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// The longest delay before a reconnect.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
-/// How often a progress request is sent while a reader waits.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the first response to a new watch may take.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The delay before the second attempt to open a watch again; it doubles with each failure. The first is made at once.
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The longest delay.
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(800);
+/// So many failures in sequence are not reported while there are members to turn to.
+const QUIET_FAILURES: u32 = 3;
 
 type Entries = BTreeMap<Arc<str>, Arc<StoreEntry>>;
 
@@ -70,34 +69,39 @@ struct Received<'a> {
     found: &'a KeyValue,
 }
 
-/// A watch of everything below the prefix.
-struct Stream {
-    sender: WatchRequestSender,
-    responses: WatchResponseStream,
-    /// The first response, received while opening, not processed yet.
-    first: Option<WatchResponse>,
-}
-
 /// The result of opening a watch.
 enum Opened {
-    Stream(Box<Stream>),
+    Stream(Box<EventStream>),
     /// The start revision was compacted; this is the oldest revision left.
     Compacted(u64),
 }
 
 /// Synchronises the mirror with etcd, forever.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut retry_delay = MIN_RETRY_DELAY;
+    let mut failures = 0;
     loop {
-        let Err(error) = shared.follow(&mut retry_delay).await;
+        let Err(error) = shared.follow(&mut failures).await;
+        let is_quiet = failures < QUIET_FAILURES && shared.may_pass(&error);
         let health = StoreHealth::Degraded(error.to_string().into());
-        if shared.mirror.health() != health {
-            tracing::warn!(%error, "cannot watch etcd");
-            shared.mirror.set_health(health);
+        if is_quiet {
+            tracing::debug!(%error, "the watch of etcd ended; opening it again");
+        } else {
+            if shared.mirror.health() != health {
+                tracing::warn!(%error, "cannot watch etcd");
+                shared.mirror.set_health(health);
+            }
+            shared.feed_error.store(Some(Arc::new(error)));
         }
-        shared.feed_error.store(Some(Arc::new(error)));
-        sleep(retry_delay).await;
-        retry_delay = (retry_delay * 2).min(MAX_RETRY_DELAY);
+        sleep(retry_delay(failures)).await;
+        failures = failures.saturating_add(1);
+    }
+}
+
+/// The delay before the next attempt to open a watch, after so many have failed.
+fn retry_delay(failures: u32) -> Duration {
+    match failures {
+        0 => Duration::ZERO,
+        _ => (MIN_RETRY_DELAY * 2_u32.pow(failures.min(5) - 1)).min(MAX_RETRY_DELAY),
     }
 }
 
@@ -105,8 +109,15 @@ pub(super) async fn run(shared: Arc<Shared>) {
 type Never = std::convert::Infallible;
 
 impl Shared {
-    /// Follows etcd until that fails. Resets `retry_delay` once the mirror is synchronised.
-    async fn follow(&self, retry_delay: &mut Duration) -> Result<Never, StoreError> {
+    /// Whether an error may be that of one member, so that another attempt may succeed at once.
+    fn may_pass(&self, error: &StoreError) -> bool {
+        matches!(error, StoreError::Unavailable(_))
+            && self.mirror.health() == StoreHealth::Ready
+            && !self.link.are_all_away()
+    }
+
+    /// Follows etcd until that fails. Resets `failures` once the mirror is synchronised.
+    async fn follow(&self, failures: &mut u32) -> Result<Never, StoreError> {
         let ClaimedKeys {
             newest,
             cluster,
@@ -127,7 +138,7 @@ impl Shared {
         let mut progress_ticks = interval(PROGRESS_INTERVAL);
         progress_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if loading.is_none() {
-            self.set_ready(retry_delay);
+            self.set_ready(failures);
         }
         loop {
             let behind = loading.is_some() || *requested.borrow() > self.mirror.revision();
@@ -139,9 +150,11 @@ impl Shared {
                     }
                     if self.take(&response, &mut loading)? {
                         self.cluster.store(cluster, Ordering::Relaxed);
-                        self.set_ready(retry_delay);
+                        self.set_ready(failures);
                     }
                 }
+                // It may be one member only. Reads and writes are refused until the prefix is claimed again.
+                () = self.went_back.notified() => return Err(ended_to_check()),
                 _ = requested.changed() => {
                     progress_ticks.reset_immediately();
                 }
@@ -152,8 +165,8 @@ impl Shared {
         }
     }
 
-    fn set_ready(&self, retry_delay: &mut Duration) {
-        *retry_delay = MIN_RETRY_DELAY;
+    fn set_ready(&self, failures: &mut u32) {
+        *failures = 0;
         self.feed_error.store(None);
         self.mirror.set_health(StoreHealth::Ready);
     }
@@ -171,7 +184,6 @@ impl Shared {
 
     /// The same; `None` if the keys were changed, so that they have to be checked again.
     async fn try_claim(&self) -> Result<Option<ClaimedKeys>, StoreError> {
-        let mut kv = self.link.kv().await?;
         let marker = self.keys.marker();
         let any = GetOptions::new()
             .with_range(self.keys.end("/")?)
@@ -183,7 +195,7 @@ impl Shared {
             TxnOp::get(self.keys.full("/"), Some(any)),
         ];
         let seen = self.mirror.revision();
-        let found = link::call(false, kv.txn(Txn::new().and_then(reads))).await?;
+        let found = self.link.commit(&Txn::new().and_then(reads)).await?;
         // Checked before the marker is written: an etcd that lost its data must not count as a new one.
         self.not_before(seen, revision_of(found.header())?)?;
         let mut gets = found.op_responses().into_iter().map(|op| match op {
@@ -192,11 +204,15 @@ impl Shared {
         });
         let mut next = || gets.next().flatten();
         match (next(), next(), next()) {
-            (Some(marker), ..) if marker.value() == FORMAT.as_bytes() => Ok(Some(ClaimedKeys {
-                newest: revision_of(found.header())?,
-                cluster: cluster_of(found.header()),
-                since: unsigned(marker.mod_revision())?,
-            })),
+            (Some(marker), ..) if marker.value() == FORMAT.as_bytes() => {
+                let fence = unsigned(marker.mod_revision())?;
+                self.fence.store(fence, Ordering::Relaxed);
+                Ok(Some(ClaimedKeys {
+                    newest: revision_of(found.header())?,
+                    cluster: cluster_of(found.header()),
+                    since: unsigned(marker.create_revision())?,
+                }))
+            }
             (Some(marker), ..) if marker.value() == FORMAT_1.as_bytes() => {
                 self.begin_migration().await?;
                 Ok(None)
@@ -212,7 +228,7 @@ impl Shared {
                 let mark = TxnOp::put(marker, FORMAT, None);
                 let mark = Txn::new().when([absent]).and_then([mark]);
                 // Another replica may have written it first.
-                link::call(false, kv.txn(mark)).await?;
+                self.link.commit(&mark).await?;
                 Ok(None)
             }
         }
@@ -231,13 +247,12 @@ impl Shared {
         let mut known = known.iter();
         let end = self.keys.end("/")?;
         let mut start = self.keys.full("/");
-        let mut kv = self.link.kv().await?;
         loop {
             let options = at_revision(revision)?
                 .with_range(end.clone())
                 .with_limit(MAX_KEYS)
                 .with_keys_only();
-            let found = match link::call(false, kv.get(start, Some(options))).await {
+            let found = match self.link.get(start, Some(options)).await {
                 Err(StoreError::Compacted { .. }) => return Ok(true),
                 found => found?,
             };
@@ -267,7 +282,7 @@ impl Shared {
         seen: u64,
         newest: u64,
         since: u64,
-    ) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
+    ) -> Result<(Box<EventStream>, Option<Loading>), StoreError> {
         let oldest = if seen > 0 {
             if !self.agrees(seen).await? {
                 tracing::warn!(
@@ -303,7 +318,7 @@ impl Shared {
     async fn load_new_cluster(
         &self,
         newest: u64,
-    ) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
+    ) -> Result<(Box<EventStream>, Option<Loading>), StoreError> {
         let seen = self.mirror.revision();
         if newest <= seen {
             return Err(StoreError::WentBack {
@@ -319,7 +334,7 @@ impl Shared {
         &self,
         floor: u64,
         target: u64,
-    ) -> Result<(Box<Stream>, Option<Loading>), StoreError> {
+    ) -> Result<(Box<EventStream>, Option<Loading>), StoreError> {
         // If etcd is compacted in between, the load fails and starts again.
         let entries = self.read(floor).await?;
         match self.open(floor).await? {
@@ -350,22 +365,13 @@ impl Shared {
             .with_range(self.keys.end("/")?)
             .with_start_revision(start)
             .with_progress_notify();
-        let mut watches = self.link.watches().await?;
-        let call = watches.watch(self.keys.full("/"), Some(options));
-        let (sender, responses) = link::call(false, call).await?.split();
-        let mut stream = Stream {
-            sender,
-            responses,
-            first: None,
-        };
-        let opened = timeout(OPEN_TIMEOUT, stream.first()).await;
-        let first = opened.map_err(|_| ended())??;
-        if !first.canceled() {
-            stream.first = Some(first);
+        let key = self.keys.full("/");
+        let stream = EventStream::open(&self.link, &key, &options).await?;
+        let Some(canceled) = stream.canceled() else {
             return Ok(Opened::Stream(Box::new(stream)));
-        }
-        match unsigned(first.compact_revision())? {
-            0 => Err(canceled(&first)),
+        };
+        match unsigned(canceled.compact_revision())? {
+            0 => Err(self::canceled(canceled)),
             oldest => Ok(Opened::Compacted(oldest)),
         }
     }
@@ -376,7 +382,7 @@ impl Shared {
         let mut after: Option<String> = None;
         loop {
             let found = self
-                .range(false, "/", after.as_deref(), usize::MAX, Some(revision))
+                .range("/", after.as_deref(), usize::MAX, Some(revision))
                 .await?;
             after = None;
             for found in found.kvs() {
@@ -467,15 +473,22 @@ impl Shared {
         Ok(events)
     }
 
-    /// Fails if the marker was deleted or changed, so that the feed claims the prefix again.
+    /// Fails if the marker was deleted or changed, so that the feed claims the prefix again. It is written with the same
+    /// value to move the fence of `writes`.
     fn check_marker(&self, received: &[Received<'_>]) -> Result<(), StoreError> {
-        for Received { found, .. } in received {
-            let is_marker = self.keys.kind(found.key())? == KeyKind::Marker;
-            if is_marker && found.value() != FORMAT.as_bytes() {
+        for Received {
+            found, revision, ..
+        } in received
+        {
+            if self.keys.kind(found.key())? != KeyKind::Marker {
+                continue;
+            }
+            if found.value() != FORMAT.as_bytes() {
                 return Err(StoreError::Unavailable(
                     "the keys of fairgate were removed from etcd".to_owned(),
                 ));
             }
+            self.note_fence(*revision);
         }
         Ok(())
     }
@@ -493,39 +506,8 @@ impl Shared {
     }
 }
 
-impl Stream {
-    /// The first response after `created`. Only this one reports that the start revision was compacted, so
-    /// progress is requested until there is one.
-    async fn first(&mut self) -> Result<WatchResponse, StoreError> {
-        let mut progress_ticks = interval(PROGRESS_INTERVAL);
-        progress_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                response = self.next() => {
-                    let response = response?;
-                    if response.canceled() || !response.created() {
-                        return Ok(response);
-                    }
-                }
-                _ = progress_ticks.tick() => self.request_progress().await?,
-            }
-        }
-    }
-
-    async fn next(&mut self) -> Result<WatchResponse, StoreError> {
-        if let Some(first) = self.first.take() {
-            return Ok(first);
-        }
-        let response = self.responses.message().await;
-        let response = response.map_err(|error| link::explain(&error))?;
-        response.ok_or_else(ended)
-    }
-
-    /// Requests a response with the revision up to which all changes were sent.
-    async fn request_progress(&mut self) -> Result<(), StoreError> {
-        let sent = self.sender.request_progress().await;
-        sent.map_err(|error| link::explain(&error))
-    }
+fn ended_to_check() -> StoreError {
+    StoreError::Unavailable("a response of etcd was older than an earlier one".to_owned())
 }
 
 fn canceled(response: &WatchResponse) -> StoreError {
@@ -580,8 +562,4 @@ fn made(key: Arc<str>, found: &KeyValue) -> Result<Arc<StoreEntry>, StoreError> 
     let value = Bytes::copy_from_slice(found.value());
     let revision = unsigned(found.mod_revision())?;
     Ok(Arc::new(StoreEntry::new(key, value, revision)))
-}
-
-fn ended() -> StoreError {
-    StoreError::Unavailable("etcd ended the watch; check it, and the network to it".to_owned())
 }

@@ -1,44 +1,51 @@
-//! The client connection to etcd, opened on first use, and the mapping of its errors.
+//! The client connections to the members of an etcd, each opened on first use.
 //!
-//! The client reconnects by itself, to any endpoint. Every call has a timeout. It is shorter while etcd is
-//! known to be unreachable, so that waiting requests fail quickly.
+//! There is one connection to each endpoint, so that it is known which member a call is sent to. Calls take turns among the
+//! members that are not away, and are repeated at another one where that is safe; see `members` and `attempts`.
 
-use std::{error::Error as _, time::Duration};
-
-use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, Identity, KvClient, TlsOptions, WatchClient,
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
 };
-use tokio::sync::OnceCell;
 
-use super::EtcdSettings;
-use crate::{entry::MAX_VALUE_BYTES, error::StoreError};
+use arc_swap::ArcSwap;
+use etcd_client::{
+    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, Identity, KvClient,
+    TlsOptions, Txn, TxnResponse, WatchOptions, WatchStream,
+};
+use tokio::sync::{OnceCell, watch};
 
-/// How long a call may take.
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a call may take while etcd is known to be unreachable.
-const DEGRADED_CALL_TIMEOUT: Duration = Duration::from_secs(1);
+use super::{
+    EtcdSettings,
+    attempts::{Attempts, until},
+    failures::CallFailure,
+    members::{Members, Used},
+};
+use crate::error::StoreError;
+
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often an idle connection is probed.
-const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// How long the response to a probe may take.
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// etcd limits requests, but not responses, which may have many changes of long values.
 const MAX_RESPONSE_BYTES: usize = 1 << 30;
 
-/// The client connection to one cluster.
+/// The connections to one cluster.
 pub(super) struct Link {
-    endpoints: Vec<String>,
+    endpoints: Vec<MemberConnection>,
     options: ConnectOptions,
-    client: OnceCell<Client>,
+    pub(super) members: watch::Sender<Members>,
+    /// The number of attempts so far: members take turns.
+    turn: AtomicUsize,
+}
+
+struct MemberConnection {
+    url: String,
+    connection: ArcSwap<OnceCell<Client>>,
 }
 
 impl Link {
     pub(super) fn new(settings: &EtcdSettings) -> Result<Self, StoreError> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
-            .with_keep_alive(KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT)
-            .with_keep_alive_while_idle(true)
             .with_require_leader(true)
             .with_auto_token_refresh(true);
         if let Some(tls) = &settings.tls {
@@ -55,28 +62,87 @@ impl Link {
             options = options.with_user(user, password);
         }
         check_endpoints(settings)?;
+        let endpoint = |url: &String| MemberConnection {
+            url: url.clone(),
+            connection: ArcSwap::default(),
+        };
+        let endpoints: Vec<_> = settings.endpoints.iter().map(endpoint).collect();
         Ok(Self {
-            endpoints: settings.endpoints.clone(),
+            members: watch::Sender::new(Members::new(endpoints.len())),
+            endpoints,
             options,
-            client: OnceCell::new(),
+            turn: AtomicUsize::new(0),
         })
     }
 
-    pub(super) async fn kv(&self) -> Result<KvClient, StoreError> {
-        let kv = self.client().await?.kv_client();
-        Ok(kv.max_decoding_message_size(MAX_RESPONSE_BYTES))
+    /// Reads keys.
+    pub(super) async fn get(
+        &self,
+        key: impl Into<Vec<u8>>,
+        options: Option<GetOptions>,
+    ) -> Result<GetResponse, StoreError> {
+        let (key, options) = (&key.into(), &options);
+        self.call(async |used| {
+            let mut kv = self.kv(used.member).await?;
+            kv.get(key.clone(), options.clone()).await
+        })
+        .await
     }
 
-    pub(super) async fn watches(&self) -> Result<WatchClient, StoreError> {
-        let watches = self.client().await?.watch_client();
-        Ok(watches.max_decoding_message_size(MAX_RESPONSE_BYTES))
+    /// Commits a transaction that may run twice: its condition does not hold a second time, or nothing changes then.
+    pub(super) async fn commit(&self, transaction: &Txn) -> Result<TxnResponse, StoreError> {
+        self.call(|used| self.commit_at(used, transaction)).await
+    }
+
+    /// Commits a transaction at one member.
+    pub(super) async fn commit_at(
+        &self,
+        used: Used,
+        transaction: &Txn,
+    ) -> Result<TxnResponse, Error> {
+        self.kv(used.member).await?.txn(transaction.clone()).await
+    }
+
+    /// Drops all history before a revision.
+    pub(super) async fn compact(&self, revision: i64) -> Result<(), StoreError> {
+        self.call(|used| async move {
+            let mut kv = self.kv(used.member).await?;
+            kv.compact(revision, None).await.map(drop)
+        })
+        .await
+    }
+
+    /// Opens a watch, and tells at which member.
+    pub(super) async fn watch(
+        &self,
+        key: &[u8],
+        options: &WatchOptions,
+    ) -> Result<(WatchStream, Used), StoreError> {
+        self.call(|used| async move {
+            let client = self.client(used.member).await?;
+            let watches = client.get().expect("it is connected").watch_client();
+            let mut watches = watches.max_decoding_message_size(MAX_RESPONSE_BYTES);
+            let stream = watches.watch(key, Some(options.clone())).await?;
+            Ok((stream, used))
+        })
+        .await
+    }
+
+    /// Completes once a watch should be opened at another member.
+    pub(super) async fn gone(&self, used: Used) {
+        let mut members = self.members.subscribe();
+        until(&mut members, |members| members.is_gone(used)).await;
     }
 
     /// Refuses etcd versions with unreliable watches. If the user may not read the version, the check is
     /// skipped.
     pub(super) async fn check_version(&self) -> Result<(), StoreError> {
-        let mut maintenance = self.client().await?.maintenance_client();
-        let version = match call(false, maintenance.status()).await {
+        let status = self.call(|used| async move {
+            let client = self.client(used.member).await?;
+            let client = client.get().expect("it is connected");
+            client.maintenance_client().status().await
+        });
+        let version = match status.await {
             Ok(status) => status.version().to_owned(),
             Err(StoreError::Denied(_)) => return Ok(()),
             Err(error) => return Err(error),
@@ -90,15 +156,68 @@ impl Link {
         Ok(())
     }
 
-    /// Creates the client on first use. With a user, this requests a token from etcd; without, it does not
-    /// connect yet.
-    async fn client(&self) -> Result<&Client, StoreError> {
-        let connect = || Client::connect(&self.endpoints, Some(self.options.clone()));
-        let connected = self.client.get_or_try_init(connect);
-        match tokio::time::timeout(CALL_TIMEOUT, connected).await {
-            Ok(client) => client.map_err(|error| explain(&error)),
-            Err(_) => Err(timeout_error()),
+    /// The attempts of a call that begins now.
+    pub(super) fn attempts(&self) -> Attempts<'_> {
+        Attempts::new(&self.turn, self.members.subscribe())
+    }
+
+    /// Makes a call that may run twice, at one member after the other until one responds.
+    async fn call<T, F>(&self, call: impl Fn(Used) -> F) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut attempts = self.attempts();
+        loop {
+            match attempts.once(&call).await {
+                Ok(response) => return Ok(response),
+                Err(CallFailure::Final(error)) => return Err(error),
+                Err(_) => {}
+            }
         }
+    }
+
+    pub(super) async fn kv(&self, member: usize) -> Result<KvClient, Error> {
+        let client = self.client(member).await?;
+        let kv = client.get().expect("it is connected").kv_client();
+        Ok(kv.max_decoding_message_size(MAX_RESPONSE_BYTES))
+    }
+
+    /// The client of a member, which is created on first use. With a user, this requests a token from the member;
+    /// without, it does not connect yet.
+    async fn client(&self, member: usize) -> Result<Arc<OnceCell<Client>>, Error> {
+        let endpoint = &self.endpoints[member];
+        let client = endpoint.connection.load_full();
+        let connect = || Client::connect([&endpoint.url], Some(self.options.clone()));
+        client.get_or_try_init(connect).await?;
+        Ok(client)
+    }
+
+    /// Gives up the connection to a member. The next call opens another one.
+    pub(super) fn reconnect(&self, member: usize) {
+        self.endpoints[member].connection.store(Arc::default());
+    }
+
+    pub(super) fn url(&self, member: usize) -> &str {
+        &self.endpoints[member].url
+    }
+
+    /// How many members there are.
+    pub(super) fn count(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    pub(super) fn are_all_away(&self) -> bool {
+        self.members.borrow().are_all_away()
+    }
+
+    /// The members that are away, and why; `None` if there are none.
+    pub(super) fn away(&self) -> Option<String> {
+        let members = self.members.borrow();
+        let away = members
+            .away()
+            .map(|(member, why)| format!("{}: {why}", self.url(member)));
+        let away: Vec<_> = away.collect();
+        (!away.is_empty()).then(|| away.join("; "))
     }
 }
 
@@ -116,26 +235,6 @@ fn is_too_old(version: &str) -> bool {
         (3, 5) => patch < 8,
         _ => false,
     }
-}
-
-/// Awaits a call with a timeout, which is shorter if etcd is known to be unreachable.
-pub(super) async fn call<T>(
-    is_degraded: bool,
-    call: impl Future<Output = Result<T, Error>>,
-) -> Result<T, StoreError> {
-    let timeout = if is_degraded {
-        DEGRADED_CALL_TIMEOUT
-    } else {
-        CALL_TIMEOUT
-    };
-    match tokio::time::timeout(timeout, call).await {
-        Ok(response) => response.map_err(|error| explain(&error)),
-        Err(_) => Err(timeout_error()),
-    }
-}
-
-fn timeout_error() -> StoreError {
-    StoreError::Unavailable("etcd does not answer; check it, and the network to it".to_owned())
 }
 
 fn check_endpoints(settings: &EtcdSettings) -> Result<(), StoreError> {
@@ -158,69 +257,6 @@ fn check_endpoints(settings: &EtcdSettings) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Maps an error of the etcd client, by the codes and texts of etcd's API.
-pub(super) fn explain(error: &Error) -> StoreError {
-    let Error::GRpcStatus(status) = error else {
-        let text = with_causes(error.to_string(), error);
-        return StoreError::Unavailable(format!("etcd cannot be reached: {text}"));
-    };
-    let message = status.message();
-    let has = |part: &str| message.contains(part);
-    if has("mvcc: database space exceeded") {
-        return StoreError::DatabaseFull;
-    }
-    if has("request is too large") || has("larger than max") {
-        return StoreError::TooLarge {
-            key: "the key".to_owned(),
-            bytes: MAX_VALUE_BYTES,
-            limit: MAX_VALUE_BYTES,
-        };
-    }
-    if has("required revision has been compacted") {
-        return StoreError::Compacted {
-            requested: 0,
-            floor: 0,
-        };
-    }
-    let refused = [
-        "permission denied",
-        "authentication",
-        "invalid auth token",
-        "user name is empty",
-    ];
-    if refused.iter().any(|part| has(part)) {
-        return StoreError::Denied(message.to_owned());
-    }
-    let text = match message {
-        "" => status.code().description(),
-        message => message,
-    };
-    StoreError::Unavailable(match status.source() {
-        // The status was created by the client, not by etcd: its source is the cause.
-        Some(_) => {
-            let text = with_causes(text.to_owned(), status);
-            format!("etcd cannot be reached: {text}")
-        }
-        None => format!("etcd says: {text}"),
-    })
-}
-
-/// The text of an error and its causes in one line.
-fn with_causes(mut text: String, error: &dyn std::error::Error) -> String {
-    const MAX_CAUSES: usize = 8;
-    let mut cause = error.source();
-    for _ in 0..MAX_CAUSES {
-        let Some(error) = cause else { break };
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        cause = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -241,8 +277,8 @@ mod tests {
             limits: HistoryLimits::default(),
             compaction: None,
         };
-        let mut kv = Link::new(&settings).unwrap().kv().await.unwrap();
-        let error = call(false, kv.get("/", None)).await.unwrap_err();
+        let error = Link::new(&settings).unwrap().get("/", None).await;
+        let error = error.unwrap_err();
         let text = error.to_string();
         let expected = "the store is not available: etcd cannot be reached: tcp connect error";
         assert!(text.starts_with(expected), "{text}");

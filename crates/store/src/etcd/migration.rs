@@ -10,7 +10,6 @@ use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use super::{
     Shared,
     keys::{FORMAT, FORMAT_1, KeyKind},
-    link,
 };
 use crate::{error::StoreError, migration::key_from_format_1};
 
@@ -26,8 +25,8 @@ impl Shared {
             TxnOp::delete(marker, None),
             TxnOp::put(migrating, FORMAT_1, None),
         ];
-        let mut kv = self.link.kv().await?;
-        link::call(false, kv.txn(Txn::new().when([is_old]).and_then(begin))).await?;
+        let begin = Txn::new().when([is_old]).and_then(begin);
+        self.link.commit(&begin).await?;
         tracing::info!("migrating the keys in etcd to {FORMAT:?}; older replicas stop writing");
         Ok(())
     }
@@ -36,12 +35,11 @@ impl Shared {
     pub(super) async fn finish_migration(&self) -> Result<(), StoreError> {
         let migrating = self.keys.migrating();
         let is_migrating = || Compare::version(migrating.clone(), CompareOp::Greater, 0);
-        let mut kv = self.link.kv().await?;
         let end = self.keys.end("/")?;
         let mut start = self.keys.full("/");
         loop {
             let options = GetOptions::new().with_range(end.clone()).with_limit(PAGE);
-            let found = link::call(false, kv.get(start.clone(), Some(options))).await?;
+            let found = self.link.get(start.clone(), Some(options)).await?;
             for found in found.kvs() {
                 let KeyKind::Object(key) = self.keys.kind(found.key())? else {
                     continue;
@@ -61,7 +59,7 @@ impl Shared {
                 ];
                 // If another replica has moved it, there is nothing to do.
                 let transaction = Txn::new().when([is_migrating(), unchanged]).and_then(moved);
-                link::call(false, kv.txn(transaction)).await?;
+                self.link.commit(&transaction).await?;
             }
             let Some(last) = found.kvs().last().filter(|_| found.more()) else {
                 break;
@@ -73,7 +71,7 @@ impl Shared {
             TxnOp::put(self.keys.marker(), FORMAT, None),
         ];
         let finish = Txn::new().when([is_migrating()]).and_then(finish);
-        link::call(false, kv.txn(finish)).await?;
+        self.link.commit(&finish).await?;
         tracing::info!("migrated the keys in etcd to {FORMAT:?}");
         Ok(())
     }

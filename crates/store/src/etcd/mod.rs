@@ -10,15 +10,21 @@
 //! Every write also checks the marker, so nothing is written to a cluster that was emptied or
 //! replaced.
 //!
-//! While etcd is unreachable, cached reads and watches continue; the feed reconnects and resumes.
+//! While a minority of etcd's members is away, everything continues through the others; see `members`, and `writes` on
+//! what is repeated. While etcd is unreachable, cached reads and watches continue; the feed reconnects and resumes.
 //!
 //! Not here: leases. Foreign keys below the prefix are refused.
 
+mod attempts;
 mod compaction;
+mod event_stream;
+mod failures;
 mod feed;
 mod keys;
 mod link;
+mod members;
 mod migration;
+mod probes;
 mod reads;
 mod writes;
 
@@ -34,7 +40,10 @@ use std::{
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use etcd_client::{GetOptions, KeyValue};
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
 
 use self::{compaction::Turn, keys::Keys, link::Link};
 use crate::{
@@ -82,12 +91,13 @@ pub struct EtcdTls {
 /// A store in etcd.
 pub struct EtcdStore {
     shared: Arc<Shared>,
-    feed: JoinHandle<()>,
+    /// The feed, and the probes of the members.
+    _tasks: JoinSet<()>,
 }
 
 /// The state that the store and its feed share.
 struct Shared {
-    link: Link,
+    link: Arc<Link>,
     keys: Keys,
     mirror: Arc<Mirror>,
     limits: HistoryLimits,
@@ -98,10 +108,14 @@ struct Shared {
     feed_error: ArcSwapOption<StoreError>,
     /// Why etcd stores nothing, although it can be read; empty while it does.
     write_error: ArcSwapOption<StoreError>,
+    /// Notified when a response shows that etcd, or one of its members, went back.
+    went_back: Notify,
     /// The highest revision that readers wait for in the mirror.
     requested: watch::Sender<u64>,
     /// The ID of the cluster that was read; 0 before the first load.
     cluster: AtomicU64,
+    /// The revision at which the marker was last written, as far as is known; see `writes`.
+    fence: AtomicU64,
     compaction: Option<Turn>,
 }
 
@@ -119,7 +133,7 @@ impl EtcdStore {
     /// Outside a tokio runtime.
     pub fn start(settings: &EtcdSettings, clock: Clock) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared {
-            link: Link::new(settings)?,
+            link: Arc::new(Link::new(settings)?),
             keys: Keys::new(&settings.prefix)?,
             mirror: Arc::new(Mirror::new()),
             limits: settings.limits,
@@ -127,18 +141,21 @@ impl EtcdStore {
             pending: Mutex::default(),
             feed_error: ArcSwapOption::empty(),
             write_error: ArcSwapOption::empty(),
+            went_back: Notify::new(),
             requested: watch::Sender::new(0),
             cluster: AtomicU64::new(0),
+            fence: AtomicU64::new(0),
             compaction: settings.compaction.map(Turn::every),
         });
-        let feed = tokio::spawn(feed::run(shared.clone()));
-        Ok(Self { shared, feed })
-    }
-}
-
-impl Drop for EtcdStore {
-    fn drop(&mut self) {
-        self.feed.abort();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(feed::run(shared.clone()));
+        for member in 0..shared.link.count() {
+            tasks.spawn(probes::run(shared.clone(), member));
+        }
+        Ok(Self {
+            shared,
+            _tasks: tasks,
+        })
     }
 }
 
@@ -261,13 +278,29 @@ impl Store for EtcdStore {
     }
 
     fn health(&self) -> StoreHealth {
+        if let Err(error) = self.shared.check_usable() {
+            return StoreHealth::Degraded(error.to_string().into());
+        }
         let health = self.shared.mirror.health();
         match &*self.shared.write_error.load() {
             Some(error) if health == StoreHealth::Ready => {
                 StoreHealth::ReadOnly(error.to_string().into())
             }
-            _ => health,
+            _ if health != StoreHealth::Ready => health,
+            _ => match self.shared.link.away() {
+                None => health,
+                Some(away) if self.shared.link.are_all_away() => {
+                    StoreHealth::Degraded(StoreError::Unavailable(away).to_string().into())
+                }
+                Some(away) => {
+                    StoreHealth::Impaired(format!("members of etcd are away: {away}").into())
+                }
+            },
         }
+    }
+
+    fn members_away(&self) -> usize {
+        self.shared.link.members.borrow().away().count()
     }
 
     fn size(&self) -> StoreSize {

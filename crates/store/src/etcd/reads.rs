@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use etcd_client::{GetOptions, GetResponse, KeyValue};
 
-use super::{Shared, at_revision, internal_name, keys, link, revision_of, unsigned};
+use super::{Shared, at_revision, internal_name, keys, revision_of, unsigned};
 use crate::{entry::StoreEntry, error::StoreError, types::ListPage};
 
 /// How long a read waits for the mirror to reach etcd's revision.
@@ -14,35 +14,33 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Shared {
-    /// Whether etcd is known to be unreachable. Fails if the cause is permanent, so that a call is useless.
-    pub(super) fn is_degraded(&self) -> Result<bool, StoreError> {
+    /// Fails if calls are useless for a reason that does not pass by itself.
+    pub(super) fn check_usable(&self) -> Result<(), StoreError> {
         match self.feed_error.load().as_deref() {
-            None => Ok(false),
             Some(
                 error @ (StoreError::Foreign { .. }
                 | StoreError::WentBack { .. }
                 | StoreError::Denied(_)),
             ) => Err(error.clone()),
-            Some(_) => Ok(true),
+            _ => Ok(()),
         }
     }
 
-    /// As [`is_degraded`](Self::is_degraded); fails also before the first load, which checks the prefix.
-    pub(super) fn loaded(&self) -> Result<bool, StoreError> {
-        let is_degraded = self.is_degraded()?;
+    /// As [`check_usable`](Self::check_usable); fails also before the first load, which checks the prefix.
+    pub(super) fn check_loaded(&self) -> Result<(), StoreError> {
+        self.check_usable()?;
         match self.mirror.revision() {
             0 => Err(self.mirror.not_loaded()),
-            _ => Ok(is_degraded),
+            _ => Ok(()),
         }
     }
 
     /// The current revision of etcd, which a read of the marker returns.
     pub(super) async fn revision(&self) -> Result<u64, StoreError> {
-        let is_degraded = self.loaded()?;
-        let mut kv = self.link.kv().await?;
+        self.check_loaded()?;
         let count = GetOptions::new().with_count_only();
         let seen = self.mirror.revision();
-        let found = link::call(is_degraded, kv.get(self.keys.marker(), Some(count))).await?;
+        let found = self.link.get(self.keys.marker(), Some(count)).await?;
         self.not_before(seen, revision_of(found.header())?)
     }
 
@@ -53,6 +51,7 @@ impl Shared {
         }
         let error = StoreError::WentBack { seen, found };
         self.feed_error.store(Some(Arc::new(error.clone())));
+        self.went_back.notify_one();
         Err(error)
     }
 
@@ -62,7 +61,10 @@ impl Shared {
         self.request_progress(revision);
         let caught_up = self.mirror.wait_for(revision);
         if tokio::time::timeout(READ_TIMEOUT, caught_up).await.is_err() {
-            return Err(self.mirror.not_loaded());
+            let reached = self.mirror.revision();
+            return Err(StoreError::Unavailable(format!(
+                "etcd has revision {revision}, and has sent the changes up to {reached} only; try again"
+            )));
         }
         Ok(())
     }
@@ -78,7 +80,7 @@ impl Shared {
 
     /// Makes the feed send progress requests until the mirror has reached `revision`. The revision must
     /// exist in etcd.
-    fn request_progress(&self, revision: u64) {
+    pub(super) fn request_progress(&self, revision: u64) {
         if self.mirror.revision() < revision {
             self.requested.send_if_modified(|requested| {
                 let is_higher = *requested < revision;
@@ -94,13 +96,15 @@ impl Shared {
         key: &str,
         at: Option<u64>,
     ) -> Result<Option<Arc<StoreEntry>>, StoreError> {
-        let is_degraded = self.loaded()?;
-        let mut kv = self.link.kv().await?;
+        self.check_loaded()?;
         let options = at.map(at_revision).transpose()?;
-        let call = kv.get(self.keys.full(key), options);
-        let mut found = link::call(is_degraded, call)
+        let seen = self.mirror.revision();
+        let mut found = self
+            .link
+            .get(self.keys.full(key), options)
             .await
             .map_err(|error| self.with_revisions(error, at))?;
+        self.not_before(seen, revision_of(found.header())?)?;
         let found = found.take_kvs().into_iter().next();
         found.map(|found| self.entry(key, found)).transpose()
     }
@@ -121,10 +125,12 @@ impl Shared {
         let mut after = after.map(str::to_owned);
         loop {
             let most = limit.map_or(usize::MAX, NonZeroUsize::get) - page.entries.len();
-            let is_degraded = self.is_degraded()?;
+            self.check_usable()?;
+            let seen = self.mirror.revision();
             let found = self
-                .range(is_degraded, prefix, after.as_deref(), most, Some(revision))
+                .range(prefix, after.as_deref(), most, Some(revision))
                 .await?;
+            self.not_before(seen, revision_of(found.header())?)?;
             let (more, mut last) = (found.more(), None);
             let got = found.kvs().len();
             for found in found.kvs() {
@@ -145,10 +151,9 @@ impl Shared {
         }
     }
 
-    /// Reads at most 100 keys below `prefix`; the timeout is shorter if `is_degraded`.
+    /// Reads at most 100 keys below `prefix`.
     pub(super) async fn range(
         &self,
-        is_degraded: bool,
         prefix: &str,
         after: Option<&str>,
         most: usize,
@@ -156,7 +161,6 @@ impl Shared {
     ) -> Result<GetResponse, StoreError> {
         // About 150 MB with values of the maximum length.
         const MAX_KEYS: usize = 100;
-        let mut kv = self.link.kv().await?;
         let mut start = self.keys.full(after.unwrap_or(prefix));
         if after.is_some() {
             start.push(0);
@@ -170,7 +174,8 @@ impl Shared {
         let options = options
             .with_range(end)
             .with_limit(most.clamp(1, MAX_KEYS) as i64);
-        link::call(is_degraded, kv.get(start, Some(options)))
+        self.link
+            .get(start, Some(options))
             .await
             .map_err(|error| self.with_revisions(error, at))
     }

@@ -175,6 +175,32 @@ impl Mirror {
         found.cloned()
     }
 
+    /// The changes of `key` after `after`, in ascending order.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Compacted`] below the floor.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn changes(
+        &self,
+        key: &str,
+        after: u64,
+    ) -> Result<Vec<Arc<StoreEvent>>, StoreError> {
+        let state = self.loaded()?;
+        let floor = state.history.floor();
+        if after < floor {
+            return Err(StoreError::Compacted {
+                requested: after,
+                floor,
+            });
+        }
+        let changes = state.history.after(after);
+        Ok(changes
+            .filter(|event| &*event.key == key)
+            .cloned()
+            .collect())
+    }
+
     /// A page of the present state. Costs `O(entries below the prefix)`.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! etcd that is unavailable, restarted, compacted, or replaced by another.
 
-use std::{fs, net::TcpListener};
+use std::{fs, net::TcpListener, time::Duration};
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::{create, open, settings, until_ready};
 use crate::{
     Precondition, ReadRevision, Store as _, StoreError, StoreHealth, conformance, etcd::EtcdStore,
 };
-use fairgate_testkit::etcd::EtcdServer;
+use fairgate_testkit::{client::soon, etcd::EtcdServer, relay::TcpRelay};
 
 #[tokio::test]
 async fn while_etcd_is_unavailable_cached_reads_are_served_and_writes_fail() {
@@ -20,7 +20,8 @@ async fn while_etcd_is_unavailable_cached_reads_are_served_and_writes_fail() {
     let StoreHealth::Degraded(why) = until_ready(&*store, false).await else {
         unreachable!()
     };
-    assert!(why.contains("etcd"), "{why}");
+    let expected = "the store is not available: ";
+    assert!(why.starts_with(expected) && why.contains("etcd"), "{why}");
     let cached = store
         .list("/a/", None, None, ReadRevision::Cached)
         .await
@@ -158,6 +159,48 @@ async fn an_etcd_whose_history_went_back_is_refused() {
         .await
         .unwrap();
     assert_eq!(cached.entries.len(), 5);
+}
+
+#[tokio::test]
+async fn a_member_that_went_back_is_not_believed_by_any_read() {
+    let (current, backup) = (EtcdServer::start(), EtcdServer::start());
+    let relay = TcpRelay::to(([127, 0, 0, 1], backup.ports.0).into()).await;
+    relay.cut();
+    let mut settings = settings(current.endpoint(), "/fairgate");
+    settings.endpoints.push(format!("http://{}", relay.address));
+    let store = open(settings).await;
+    let mut last = 0;
+    for n in 0..5 {
+        last = create(&*store, &format!("/a/{n}"), "1").await;
+    }
+    // The backup has none of these.
+    backup.client().await;
+    relay.mend();
+    let refused = soon(async {
+        loop {
+            match store.get("/a/4", ReadRevision::Newest).await {
+                Ok(found) => assert_eq!(found.map(|found| found.revision), Some(last)),
+                Err(error) => break error,
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    let refused = refused.await;
+    assert!(
+        matches!(refused, StoreError::WentBack { seen, found } if seen == last && found < seen),
+        "{refused:?}"
+    );
+    // It is left like one that is dead.
+    soon(async {
+        while !matches!(store.health(), StoreHealth::Impaired(why) if why.contains("went back")) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    for _ in 0..10 {
+        let found = store.get("/a/4", ReadRevision::Newest).await.unwrap();
+        assert_eq!(found.map(|found| found.revision), Some(last));
+    }
 }
 
 #[tokio::test]
