@@ -12,12 +12,17 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 )
 
-// An Etcd is an etcd of one member. It keeps its address and its data from one start to the next.
+// An Etcd is a member of an etcd, usually its only one. It keeps its address and its data from one start to the next.
 type Etcd struct {
 	URL string
+
+	name    string
+	cluster string // all members: name=URL of each
 
 	program string
 	dir     string // its log and its data
@@ -27,6 +32,32 @@ type Etcd struct {
 
 // NewEtcd chooses an address and a directory below dir. Nothing runs yet.
 func NewEtcd(dir, bin string) (*Etcd, error) {
+	etcd, err := newMember(dir, bin, "test")
+	if err != nil {
+		return nil, err
+	}
+	etcd.cluster = etcd.name + "=" + etcd.peer
+	return etcd, nil
+}
+
+// NewEtcdMembers are so many members of one etcd. They have to be started at the same time.
+func NewEtcdMembers(dir, bin string, count int) ([]*Etcd, error) {
+	var members []*Etcd
+	var all []string
+	for index := range count {
+		member, err := newMember(dir, bin, fmt.Sprintf("member%d", index))
+		if err != nil {
+			return nil, err
+		}
+		members, all = append(members, member), append(all, member.name+"="+member.peer)
+	}
+	for _, member := range members {
+		member.cluster = strings.Join(all, ",")
+	}
+	return members, nil
+}
+
+func newMember(dir, bin, name string) (*Etcd, error) {
 	client, err := freePort("127.0.0.1")
 	if err != nil {
 		return nil, err
@@ -41,6 +72,7 @@ func NewEtcd(dir, bin string) (*Etcd, error) {
 	}
 	return &Etcd{
 		URL:     fmt.Sprintf("http://127.0.0.1:%d", client),
+		name:    name,
 		program: filepath.Join(bin, "etcd"),
 		dir:     own,
 		peer:    fmt.Sprintf("http://127.0.0.1:%d", peer),
@@ -51,9 +83,9 @@ func NewEtcd(dir, bin string) (*Etcd, error) {
 func (e *Etcd) Start() error {
 	var err error
 	e.running, err = startProcess(e.dir, "etcd", e.program,
-		"--name=test", "--data-dir="+filepath.Join(e.dir, "data"), "--unsafe-no-fsync", "--log-level=warn",
+		"--name="+e.name, "--data-dir="+filepath.Join(e.dir, "data"), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls="+e.URL, "--advertise-client-urls="+e.URL,
-		"--listen-peer-urls="+e.peer, "--initial-advertise-peer-urls="+e.peer, "--initial-cluster=test="+e.peer)
+		"--listen-peer-urls="+e.peer, "--initial-advertise-peer-urls="+e.peer, "--initial-cluster="+e.cluster)
 	if err != nil {
 		return err
 	}
@@ -75,6 +107,24 @@ func (e *Etcd) Kill() error {
 	}
 	<-e.running.done
 	return nil
+}
+
+// Freeze stops it from running: its connections stay open, and nobody answers. Thaw lets it run again.
+func (e *Etcd) Freeze() error { return e.running.cmd.Process.Signal(syscall.SIGSTOP) }
+
+// Thaw ends Freeze.
+func (e *Etcd) Thaw() error { return e.running.cmd.Process.Signal(syscall.SIGCONT) }
+
+// Leads tells whether it leads its cluster.
+func (e *Etcd) Leads(ctx context.Context) (bool, error) {
+	var status struct {
+		Header struct {
+			Member string `json:"member_id"`
+		} `json:"header"`
+		Leader string `json:"leader"`
+	}
+	err := e.call(ctx, "/v3/maintenance/status", struct{}{}, &status)
+	return status.Leader == status.Header.Member, err
 }
 
 // Log returns the last lines that it wrote.

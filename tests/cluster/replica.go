@@ -24,7 +24,7 @@ hostedApi:
 store:
   type: etcd
   etcd:
-    endpoints: ["{{ .Etcd }}"]
+    endpoints: [{{ .Etcd }}]
     prefix: {{ .Prefix }}
 admin:
   address: {{ .Admin }}
@@ -36,7 +36,7 @@ drain:
 // replicaReaders is the group that may read the objects.
 const replicaReaders = "fairgate:readers"
 
-// NewReplica writes the configuration of a fairgate on the etcd at a URL. Nothing runs yet.
+// NewReplica writes the configuration of a fairgate on the etcd at a URL, or at several with commas between. Nothing runs yet.
 func (c *Cluster) NewReplica(name, etcd, prefix string) (*Fairgate, error) {
 	return c.newFairgate(name, "", 0, func(address, admin string) (string, error) {
 		var text bytes.Buffer
