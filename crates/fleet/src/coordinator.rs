@@ -1,0 +1,339 @@
+//! The coordinator's part of the protocol: when a ledger is written, and what it says.
+//!
+//! One process of the fleet is coordinator: the one whose election key exists in the engine. It never relies on that
+//! being exclusive. A ledger is stored by compare-and-swap with the revision that this coordinator knows, and only while the election key
+//! still has the create revision that is its fence.
+//!
+//! A gateway is *silent* only when a read of all reports, **sent** [`Settings::silence`] after its last new report was first
+//! seen, shows no newer one. That nothing arrived on a watch is no proof: the watch may be late.
+//!
+//! Not here: the arithmetic of reserved seats (`book`), who should have how many seats (`division`), elections.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fairgate_core::{apf::Seats, time::Time};
+
+use crate::{
+    book::{Book, Target},
+    identity::{Epoch, Fence, Identity, Revision},
+    records::{FORMAT_VERSION, FlowWork, Ledger, LedgerEntry, Report, Standing},
+    rules::Mutant,
+    settings::Settings,
+};
+
+/// What a coordinator knows.
+#[derive(Clone, Debug)]
+pub struct Coordinator {
+    settings: Settings,
+    fence: Fence,
+    /// L.
+    limit: Seats,
+    /// The ledger as it is stored, as far as known.
+    stored: Ledger,
+    revision: Revision,
+    adopted: Time,
+    /// Whether all reports were read since a ledger of another coordinator was adopted.
+    has_read_reports: bool,
+    in_flight: Option<(Attempt, Ledger)>,
+    attempts: u64,
+    must_read: bool,
+    is_deposed: bool,
+    written: Option<Time>,
+    reports: BTreeMap<String, (Revision, Report)>,
+    /// When the last news of a run was first seen.
+    last_news: BTreeMap<Identity, Time>,
+    silent: BTreeSet<Identity>,
+}
+
+/// A ledger to be written: if the ledger has this revision, and the election key was created at the ledger's fence.
+#[derive(Clone, Debug)]
+pub struct Proposal {
+    /// What to write.
+    pub ledger: Ledger,
+    /// The revision that the ledger must have.
+    pub expected: Revision,
+    /// Which attempt this is; hand it back with the outcome.
+    pub attempt: Attempt,
+}
+
+/// Tells the outcomes of attempts to write apart, so that a late answer is not taken for that of a later attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt(u64);
+
+impl Coordinator {
+    /// A coordinator whose election key was created at `fence`. It adopts the ledger that was read **after** that.
+    pub fn new(
+        settings: Settings,
+        fence: Fence,
+        limit: Seats,
+        now: Time,
+        ledger: Ledger,
+        revision: Revision,
+    ) -> Self {
+        let mut coordinator = Self {
+            settings,
+            fence,
+            limit,
+            stored: Ledger::default(),
+            revision: Revision::default(),
+            adopted: now,
+            has_read_reports: false,
+            in_flight: None,
+            attempts: 0,
+            must_read: true,
+            is_deposed: false,
+            written: None,
+            reports: BTreeMap::new(),
+            last_news: BTreeMap::new(),
+            silent: BTreeSet::new(),
+        };
+        coordinator.adopt(now, ledger, revision);
+        coordinator
+    }
+
+    /// L: the seats of all healthy servers. Seats that are granted beyond a smaller limit are taken back as fast as gateways
+    /// acknowledge it.
+    pub fn set_limit(&mut self, limit: Seats) {
+        self.limit = limit;
+    }
+
+    /// Its fencing token.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// Whether a successor has written. This coordinator must be dropped.
+    pub fn is_deposed(&self) -> bool {
+        self.is_deposed && !self.settings.rules.has(Mutant::NoFence)
+    }
+
+    /// Whether it waits for [`Self::adopt`]: a write was refused, or nobody knows what became of it.
+    pub fn must_read(&self) -> bool {
+        self.must_read
+    }
+
+    /// The ledger has been read: from the engine itself, not from a cache, by a read sent after whatever made it necessary.
+    pub fn adopt(&mut self, now: Time, ledger: Ledger, revision: Revision) {
+        self.in_flight = None;
+        self.must_read = false;
+        self.is_deposed |= ledger.fence > self.fence;
+        if revision < self.revision {
+            return;
+        }
+        if ledger.fence != self.fence {
+            self.has_read_reports = false;
+            self.adopted = now;
+        }
+        for entry in &ledger.entries {
+            let first = if self.settings.rules.has(Mutant::ClocksNotRestarted) {
+                Time::ZERO
+            } else {
+                now
+            };
+            self.last_news.entry(entry.gateway.clone()).or_insert(first);
+        }
+        self.stored = ledger;
+        self.revision = revision;
+    }
+
+    /// A report arrived, by a watch or a read, at this revision of its key.
+    pub fn observe(&mut self, now: Time, report: Report, revision: Revision) {
+        let name = &report.gateway.name;
+        let known = self.reports.get(name);
+        if known.is_some_and(|(known, _)| *known >= revision) {
+            return;
+        }
+        let is_new_run = known.is_none_or(|(_, known)| known.gateway != report.gateway);
+        if is_new_run {
+            let entries = self.stored.entries.iter().map(|entry| &entry.gateway);
+            let runs = entries.filter(|run| run.name == *name && **run != report.gateway);
+            for run in runs.cloned().collect::<Vec<_>>() {
+                let known_gone = self.is_gone(&run);
+                if !known_gone {
+                    self.last_news.insert(run, now);
+                }
+            }
+        }
+        self.last_news.insert(report.gateway.clone(), now);
+        self.silent.remove(&report.gateway);
+        self.reports.insert(name.clone(), (revision, report));
+    }
+
+    fn is_gone(&self, run: &Identity) -> bool {
+        let entry = self.stored.entry(run);
+        entry.is_some_and(|entry| entry.standing == Standing::Gone)
+    }
+
+    /// All reports have been read, from the engine itself, by a read that was sent at `sent`.
+    pub fn read_all(
+        &mut self,
+        sent: Time,
+        now: Time,
+        reports: impl IntoIterator<Item = (Report, Revision)>,
+    ) {
+        for (report, revision) in reports {
+            self.observe(now, report, revision);
+        }
+        self.has_read_reports |= sent >= self.adopted;
+        self.notice_silence(sent);
+    }
+
+    /// Who has been silent for long enough, by a read that was sent at `sent`.
+    fn notice_silence(&mut self, sent: Time) {
+        let silence = self.settings.silence();
+        for entry in &self.stored.entries {
+            let news = self.last_news.get(&entry.gateway);
+            if news.is_some_and(|news| sent.since(*news) >= silence) {
+                self.silent.insert(entry.gateway.clone());
+            }
+        }
+    }
+
+    /// Makes the next ledger, if there is something to write and writing is allowed: to be written now.
+    ///
+    /// `divide` gets the last reports of the members and the seats that they share, and returns a target for each; their
+    /// sum should be at most these seats. The bound holds whatever it returns.
+    pub fn propose(
+        &mut self,
+        now: Time,
+        divide: impl FnOnce(&[&Report], Seats) -> Vec<Target>,
+    ) -> Option<Proposal> {
+        let interval = self.settings.ledger_interval;
+        let is_early = self.written.is_some_and(|at| now.since(at) < interval);
+        let is_busy = self.in_flight.is_some() || self.must_read;
+        if self.is_deposed() || is_busy || is_early || !self.has_read_reports {
+            return None;
+        }
+        if self.settings.rules.has(Mutant::SilenceWithoutRead) {
+            self.notice_silence(now);
+        }
+        let epoch = self.next_epoch();
+        let entries = self.entries(epoch, divide)?;
+        let flows = self.flow_work();
+        if !self.is_worth_writing(&entries, &flows) {
+            return None;
+        }
+        let ledger = Ledger {
+            version: FORMAT_VERSION,
+            epoch,
+            fence: self.fence,
+            entries,
+            flows,
+        };
+        for entry in &ledger.entries {
+            if self.stored.entry(&entry.gateway).is_none() {
+                self.last_news.insert(entry.gateway.clone(), now);
+            }
+        }
+        self.written = Some(now);
+        self.attempts += 1;
+        let attempt = Attempt(self.attempts);
+        self.in_flight = Some((attempt, ledger.clone()));
+        Some(Proposal {
+            ledger,
+            expected: self.revision,
+            attempt,
+        })
+    }
+
+    /// After every ledger and every epoch that a gateway knows.
+    fn next_epoch(&self) -> Epoch {
+        let reported = self.reports.values().map(|(_, report)| report.epoch.0);
+        Epoch(reported.max().unwrap_or(0).max(self.stored.epoch.0) + 1)
+    }
+
+    /// The entries of the next ledger; `None` if it would reserve more than it may, which would be a bug.
+    fn entries(
+        &self,
+        epoch: Epoch,
+        divide: impl FnOnce(&[&Report], Seats) -> Vec<Target>,
+    ) -> Option<Vec<LedgerEntry>> {
+        let mut book = Book::new(&self.settings, &self.stored.entries);
+        for (_, report) in self.reports.values() {
+            book.take(report);
+        }
+        for gateway in &self.silent {
+            if self.stored.entry(gateway).is_some() {
+                book.reclaim(gateway, epoch);
+            }
+        }
+        let before = book.reserved();
+        let members: Vec<&Report> = book
+            .members()
+            .filter_map(|entry| self.reports.get(&entry.gateway.name))
+            .map(|(_, report)| report)
+            .collect();
+        let pool = book.pool(self.limit);
+        let mut targets = divide(&members, pool);
+        // A member without a report in memory would shift the targets: there is none, since all reports have been read.
+        targets.resize(book.members().count(), Target::default());
+        book.grant(targets, self.limit, epoch);
+        let bound = before.max(self.limit.into());
+        let rules = self.settings.rules;
+        let breaks_rules = rules.has(Mutant::IncreaseAtOnce) || rules.has(Mutant::ForgetPredecessor);
+        let entries = book.commit(epoch);
+        let after = Book::new(&self.settings, &entries).reserved();
+        debug_assert!(after <= bound || breaks_rules, "{after} seats are reserved of {bound}");
+        (after <= bound || breaks_rules).then_some(entries)
+    }
+
+    /// What flows that are active at several gateways received at each.
+    fn flow_work(&self) -> Vec<FlowWork> {
+        let mut flows: BTreeMap<(&str, u64), Vec<(Identity, u64)>> = BTreeMap::new();
+        for (_, report) in self.reports.values() {
+            for flow in &report.flows {
+                let works = flows.entry((&flow.level, flow.flow)).or_default();
+                works.push((report.gateway.clone(), flow.work));
+            }
+        }
+        let several = flows.into_iter().filter(|(_, work)| work.len() > 1);
+        let flow = |((level, flow), work): ((&str, u64), _)| FlowWork {
+            level: level.to_owned(),
+            flow,
+            work,
+        };
+        several.map(flow).collect()
+    }
+
+    fn is_worth_writing(&self, entries: &[LedgerEntry], flows: &[FlowWork]) -> bool {
+        let visible = |entries: &[LedgerEntry]| -> Vec<_> {
+            let parts = entries.iter();
+            parts
+                .map(|e| (e.gateway.clone(), e.standing, e.grant, e.levels.clone(), e.reported.leaving))
+                .collect()
+        };
+        let is_acknowledgement_due = |entry: &LedgerEntry| {
+            let report = self.reports.get(&entry.gateway.name);
+            let is_lapsed = report.is_some_and(|(_, r)| r.lapsed && r.gateway == entry.gateway);
+            let acknowledged = self.stored.entry(&entry.gateway);
+            is_lapsed && acknowledged.is_some_and(|a| a.reported.sequence < entry.reported.sequence)
+        };
+        self.stored.fence != self.fence
+            || visible(entries) != visible(&self.stored.entries)
+            || *flows != *self.stored.flows
+            || entries.iter().any(is_acknowledgement_due)
+    }
+
+    /// The ledger of this attempt is stored, at this revision.
+    pub fn stored(&mut self, attempt: Attempt, revision: Revision) {
+        let Some((_, ledger)) = self.in_flight.take_if(|(current, _)| *current == attempt) else {
+            return;
+        };
+        self.stored = ledger;
+        self.revision = revision;
+        let stored = &self.stored;
+        self.silent.retain(|gateway| stored.entry(gateway).is_some());
+    }
+
+    /// The ledger of this attempt was refused, or nobody knows whether it is stored: read it.
+    pub fn not_stored(&mut self, attempt: Attempt) {
+        if self.in_flight.take_if(|(current, _)| *current == attempt).is_some() {
+            self.must_read = true;
+        }
+    }
+
+    /// The ledger as it is stored, as far as known.
+    pub fn ledger(&self) -> &Ledger {
+        &self.stored
+    }
+}

@@ -1,0 +1,301 @@
+//! One gateway's part of the protocol: which seats it may use, what it reports, which ledgers it applies.
+//!
+//! A gateway uses its *grant* until T after it **sent** its last successful report, by its own clock, and after that its *floor*.
+//! Once a grant has expired it is void for good: reports that succeed later do not revive it, only a ledger that
+//! acknowledges a report sent after that. Otherwise a report that arrives late could revive seats that have been given to others.
+//!
+//! The clock that the caller passes must be monotonic and must go on while the machine sleeps (on Linux `CLOCK_BOOTTIME`).
+//!
+//! Not here: sending reports, and which request gets a seat.
+
+use std::time::Duration;
+
+use fairgate_core::{apf::Seats, time::Time};
+
+use crate::{
+    identity::{Epoch, Identity},
+    records::{FORMAT_VERSION, FlowReport, Ledger, LevelReport, Report, Standing},
+    rules::Mutant,
+    settings::Settings,
+};
+
+/// What a gateway knows of its part of the fleet.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    settings: Settings,
+    identity: Identity,
+    epoch: Epoch,
+    /// The seats of the last ledger that listed this run.
+    grant: Seats,
+    /// Until when the grant holds if it is acknowledged; zero while no report is known to be stored since the last lapse.
+    lease_end: Time,
+    /// The greatest sequence that a ledger acknowledged.
+    acknowledged: u64,
+    /// The grant is void until a report of this sequence or later is acknowledged.
+    needed: u64,
+    next_sequence: u64,
+    /// From when the floor may be used.
+    floor_from: Time,
+    phase: Phase,
+    reported: LastReport,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// It dispatches nothing any more.
+    Leaving,
+    /// Another process runs under its name.
+    Displaced,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct LastReport {
+    at: Option<Time>,
+    held: Seats,
+    demand: Seats,
+    epoch: Epoch,
+}
+
+/// Where a gateway stands; for logs and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayState {
+    /// It has a grant.
+    Granted,
+    /// It has its floor alone: its grant has expired, or no ledger lists it yet.
+    Isolated,
+    /// It has started a short time ago and no ledger lists it: requests of an earlier run may still execute.
+    Starting,
+    /// It shuts down.
+    Leaving,
+    /// Another process reports under its name: give each gateway a name of its own.
+    Displaced,
+}
+
+/// Proof that a report was made; hand it back when the report is stored.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a report counts only when its receipt is handed back"]
+pub struct Receipt {
+    sequence: u64,
+    sent: Time,
+}
+
+impl Receipt {
+    /// Which report it is for.
+    pub fn sequence(self) -> u64 {
+        self.sequence
+    }
+}
+
+/// What became of a ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    /// It is older than the one in force, or the same.
+    Stale,
+    /// It is in force, and does not list this run.
+    NotListed,
+    /// It is in force.
+    Granted,
+}
+
+/// What a gateway wants to tell.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    /// Seats executing.
+    pub executing: Seats,
+    /// By level.
+    pub levels: Vec<LevelReport>,
+    /// The most active flows.
+    pub flows: Vec<FlowReport>,
+}
+
+impl Load {
+    fn demand(&self) -> Seats {
+        let demands = self.levels.iter().map(|level| level.demand);
+        demands.fold(0, Seats::saturating_add)
+    }
+}
+
+impl Gateway {
+    /// A gateway that started at `now`. It may use its floor when requests of an earlier run have ended for certain: after D, or as soon
+    /// as a ledger lists it.
+    pub fn new(settings: Settings, identity: Identity, now: Time) -> Self {
+        let wait = if settings.rules.has(Mutant::FloorAtOnce) {
+            Duration::ZERO
+        } else {
+            settings.drain_as_counted()
+        };
+        Self {
+            floor_from: now.plus(wait),
+            settings,
+            identity,
+            epoch: Epoch::default(),
+            grant: 0,
+            lease_end: Time::ZERO,
+            acknowledged: 0,
+            needed: 1,
+            next_sequence: 1,
+            phase: Phase::Running,
+            reported: LastReport::default(),
+        }
+    }
+
+    /// The seats that may be in use at `now`. Look at the clock for each dispatch, and again after waiting. A few
+    /// comparisons; no allocation.
+    ///
+    /// A request that is wider counts as this wide and executes alone.
+    pub fn may_use(&self, now: Time) -> Seats {
+        let grant_holds = self.holds(now);
+        match self.phase {
+            Phase::Leaving => 0,
+            _ if grant_holds => self.grant,
+            Phase::Running if now >= self.floor_from => self.settings.floor,
+            Phase::Running | Phase::Displaced => 0,
+        }
+    }
+
+    /// Where it stands.
+    pub fn state(&self, now: Time) -> GatewayState {
+        match self.phase {
+            Phase::Leaving => GatewayState::Leaving,
+            Phase::Displaced => GatewayState::Displaced,
+            Phase::Running if self.holds(now) => GatewayState::Granted,
+            Phase::Running if now >= self.floor_from => GatewayState::Isolated,
+            Phase::Running => GatewayState::Starting,
+        }
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The last ledger that it applied.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn holds(&self, now: Time) -> bool {
+        self.acknowledged >= self.needed && now < self.lease_end
+    }
+
+    /// Whether a report is due: something changed and the interval has passed, or a quarter of the lease has.
+    pub fn is_report_due(&self, now: Time, load: &Load) -> bool {
+        if self.phase == Phase::Displaced {
+            return false;
+        }
+        let Some(at) = self.reported.at else {
+            return true;
+        };
+        let elapsed = now.since(at);
+        let held = self.may_use(now).max(load.executing);
+        let last = self.reported;
+        let changed =
+            (held, load.demand(), self.epoch) != (last.held, last.demand, last.epoch);
+        let due = changed || self.acknowledged < self.needed;
+        elapsed >= self.settings.lease / 4 || (due && elapsed >= self.settings.report_interval)
+    }
+
+    /// Makes a report, to be written to the engine now: `now` is when it was sent at the latest.
+    ///
+    /// It must be written by compare-and-swap with the revision that the caller last knew of its own key. If the key turns
+    /// out to hold the report of another run that this process did not find there when it started, call
+    /// [`Self::displace`].
+    pub fn report(&mut self, now: Time, load: Load) -> (Report, Receipt) {
+        self.notice_lapse(now);
+        let limit = self.may_use(now);
+        let held = if self.settings.rules.has(Mutant::HeldIsTheLimit) {
+            limit
+        } else {
+            limit.max(load.executing)
+        };
+        self.reported = LastReport {
+            at: Some(now),
+            held: limit.max(load.executing),
+            demand: load.demand(),
+            epoch: self.epoch,
+        };
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let report = Report {
+            version: FORMAT_VERSION,
+            gateway: self.identity.clone(),
+            sequence,
+            epoch: self.epoch,
+            held,
+            lapsed: !self.holds(now),
+            leaving: self.phase == Phase::Leaving,
+            levels: load.levels,
+            flows: load.flows,
+        };
+        let receipt = Receipt {
+            sequence,
+            sent: now,
+        };
+        (report, receipt)
+    }
+
+    /// The engine has stored the report of this receipt, as the gateway learned at `now`.
+    pub fn reported(&mut self, now: Time, receipt: Receipt) {
+        self.notice_lapse(now);
+        let rules = self.settings.rules;
+        let from = if rules.has(Mutant::LeaseFromAnswer) {
+            now
+        } else {
+            receipt.sent
+        };
+        let end = from.plus(self.settings.lease);
+        if receipt.sequence < self.needed || end <= now {
+            return;
+        }
+        if self.lease_end == Time::ZERO && !rules.has(Mutant::AnyAcknowledgement) {
+            self.needed = receipt.sequence;
+        }
+        self.lease_end = self.lease_end.max(end);
+        if rules.has(Mutant::LeaseWithoutEnd) {
+            self.lease_end = Time::NEVER;
+        }
+    }
+
+    /// A grant that has expired is void until a report that is sent from now on is stored, known to be stored, and acknowledged.
+    fn notice_lapse(&mut self, now: Time) {
+        let has_lapsed = self.lease_end > Time::ZERO && now >= self.lease_end;
+        if has_lapsed && !self.settings.rules.has(Mutant::LapseIsForgotten) {
+            self.lease_end = Time::ZERO;
+            self.needed = self.next_sequence;
+        }
+    }
+
+    /// Applies a ledger if it is newer than the one in force.
+    pub fn apply(&mut self, now: Time, ledger: &Ledger) -> Applied {
+        self.notice_lapse(now);
+        let any_epoch = self.settings.rules.has(Mutant::EpochsMayFall);
+        if ledger.epoch <= self.epoch && !any_epoch {
+            return Applied::Stale;
+        }
+        self.epoch = ledger.epoch;
+        let entry = ledger.entry(&self.identity);
+        let Some(entry) = entry.filter(|entry| entry.standing != Standing::Gone) else {
+            self.grant = 0;
+            self.acknowledged = 0;
+            return Applied::NotListed;
+        };
+        self.grant = entry.grant;
+        self.acknowledged = entry.reported.sequence;
+        self.floor_from = self.floor_from.min(now);
+        Applied::Granted
+    }
+
+    /// Stops dispatching for good. Report until a report with nothing executing is stored.
+    pub fn leave(&mut self) {
+        self.phase = Phase::Leaving;
+    }
+
+    /// Another process reports under this name. What is granted may be used until it expires; after that there is no floor, because the
+    /// other process has it.
+    pub fn displace(&mut self) {
+        if self.phase == Phase::Running {
+            self.phase = Phase::Displaced;
+        }
+    }
+}
