@@ -183,20 +183,8 @@ impl<'a> Book<'a> {
     pub(crate) fn grant(&mut self, mut targets: Vec<Target>, limit: Seats, epoch: Epoch) {
         let rules = self.settings.rules;
         let floor = self.settings.floor;
+        self.let_join(&mut targets, limit, epoch);
         let mut free = u64::from(limit).saturating_sub(self.reserved());
-        let joining: Vec<_> = std::mem::take(&mut self.before_join);
-        for (gateway, before) in joining {
-            let place = self.members().position(|entry| entry.gateway == gateway);
-            if free >= u64::from(floor) {
-                free -= u64::from(floor);
-                let new = self.entries.iter_mut().find(|e| e.gateway == gateway);
-                new.into_iter().for_each(|entry| entry.outstanding.add(epoch, floor));
-            } else if let Some(place) = place {
-                targets.remove(place);
-                self.entries.retain(|entry| entry.gateway.name != gateway.name);
-                self.entries.extend(before.into_iter().filter(|entry| !is_divided(entry)));
-            }
-        }
         if rules.has(Mutant::IncreaseAtOnce) {
             free = u64::MAX;
         }
@@ -212,6 +200,26 @@ impl<'a> Book<'a> {
             let seats = least.min(Seats::try_from(reserved).unwrap_or(Seats::MAX));
             entry.grant = seats;
             entry.levels = scaled(&target.levels, target.seats, seats);
+        }
+    }
+
+    /// New runs get their floor, one after the other, if there are seats for it; otherwise all stays as it was before they came.
+    fn let_join(&mut self, targets: &mut Vec<Target>, limit: Seats, epoch: Epoch) {
+        let floor = self.settings.floor;
+        for (gateway, before) in std::mem::take(&mut self.before_join) {
+            let reserved = self.reserved();
+            let Some(place) = self.members().position(|entry| entry.gateway == gateway) else {
+                continue;
+            };
+            let new = self.entries.iter_mut().find(|entry| entry.gateway == gateway);
+            let held = new.as_ref().map_or(0, |entry| entry.reported.held);
+            if reserved + u64::from(floor.saturating_sub(held)) <= u64::from(limit) {
+                new.into_iter().for_each(|entry| entry.outstanding.add(epoch, floor));
+            } else {
+                targets.remove(place);
+                self.entries.retain(|entry| entry.gateway.name != gateway.name);
+                self.entries.extend(before);
+            }
         }
     }
 

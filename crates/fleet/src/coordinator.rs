@@ -37,6 +37,8 @@ pub struct Coordinator {
     in_flight: Option<(Attempt, Ledger)>,
     attempts: u64,
     must_read: bool,
+    /// The revision that the ledger was expected to have when a write was refused.
+    refused: Option<Revision>,
     is_deposed: bool,
     written: Option<Time>,
     reports: BTreeMap<String, (Revision, Report)>,
@@ -81,6 +83,7 @@ impl Coordinator {
             in_flight: None,
             attempts: 0,
             must_read: true,
+            refused: None,
             is_deposed: false,
             written: None,
             reports: BTreeMap::new(),
@@ -102,7 +105,7 @@ impl Coordinator {
         self.fence
     }
 
-    /// Whether a successor has written. This coordinator must be dropped.
+    /// Whether its election key has gone or a successor has written. This coordinator must be dropped.
     pub fn is_deposed(&self) -> bool {
         self.is_deposed && !self.settings.rules.has(Mutant::NoFence)
     }
@@ -116,7 +119,9 @@ impl Coordinator {
     pub fn adopt(&mut self, now: Time, ledger: Ledger, revision: Revision) {
         self.in_flight = None;
         self.must_read = false;
-        self.is_deposed |= ledger.fence > self.fence;
+        // The ledger was as expected, so it is the election key that has gone.
+        let has_lost_election = self.refused.take() == Some(revision);
+        self.is_deposed |= ledger.fence > self.fence || has_lost_election;
         if revision < self.revision {
             return;
         }
@@ -207,7 +212,11 @@ impl Coordinator {
         if self.settings.rules.has(Mutant::SilenceWithoutRead) {
             self.notice_silence(now);
         }
-        let epoch = self.next_epoch();
+        if self.is_behind() {
+            self.must_read = true;
+            return None;
+        }
+        let epoch = Epoch(self.stored.epoch.0 + 1);
         let entries = self.entries(epoch, divide)?;
         let flows = self.flow_work();
         if !self.is_worth_writing(&entries, &flows) {
@@ -236,10 +245,11 @@ impl Coordinator {
         })
     }
 
-    /// After every ledger and every epoch that a gateway knows.
-    fn next_epoch(&self) -> Epoch {
-        let reported = self.reports.values().map(|(_, report)| report.epoch.0);
-        Epoch(reported.max().unwrap_or(0).max(self.stored.epoch.0) + 1)
+    /// Whether some gateway has applied a ledger that this coordinator has not seen: a successor wrote it, or the engine
+    /// has lost data. Its grants are not known, so nothing may be written.
+    pub fn is_behind(&self) -> bool {
+        let mut reports = self.reports.values();
+        reports.any(|(_, report)| report.epoch > self.stored.epoch)
     }
 
     /// The entries of the next ledger; `None` if it would reserve more than it may, which would be a bug.
@@ -249,13 +259,13 @@ impl Coordinator {
         divide: impl FnOnce(&[&Report], Seats) -> Vec<Target>,
     ) -> Option<Vec<LedgerEntry>> {
         let mut book = Book::new(&self.settings, &self.stored.entries);
-        for (_, report) in self.reports.values() {
-            book.take(report);
-        }
         for gateway in &self.silent {
             if self.stored.entry(gateway).is_some() {
                 book.reclaim(gateway, epoch);
             }
+        }
+        for (_, report) in self.reports.values() {
+            book.take(report);
         }
         let before = book.reserved();
         let members: Vec<&Report> = book
@@ -325,8 +335,16 @@ impl Coordinator {
         self.silent.retain(|gateway| stored.entry(gateway).is_some());
     }
 
-    /// The ledger of this attempt was refused, or nobody knows whether it is stored: read it.
-    pub fn not_stored(&mut self, attempt: Attempt) {
+    /// The ledger of this attempt was refused: read it.
+    pub fn refused(&mut self, attempt: Attempt) {
+        if self.in_flight.take_if(|(current, _)| *current == attempt).is_some() {
+            self.must_read = true;
+            self.refused = Some(self.revision);
+        }
+    }
+
+    /// Nobody knows whether the ledger of this attempt is stored: read it.
+    pub fn unanswered(&mut self, attempt: Attempt) {
         if self.in_flight.take_if(|(current, _)| *current == attempt).is_some() {
             self.must_read = true;
         }

@@ -54,6 +54,32 @@ pub(crate) enum Mutant {
     IncreaseAtOnce,
 }
 
+#[cfg(test)]
+impl Mutant {
+    pub(crate) const ALL: &[Self] = &[
+        Self::NoAcknowledgement,
+        Self::OnlyLastGrant,
+        Self::NoHeldSeats,
+        Self::HeldIsTheLimit,
+        Self::ReclaimAtLease,
+        Self::ReclaimByFirstOrder,
+        Self::ReclaimWithoutDrain,
+        Self::SilenceWithoutRead,
+        Self::ClocksNotRestarted,
+        Self::NoFence,
+        Self::NoCompare,
+        Self::FloorNotReserved,
+        Self::ForgetPredecessor,
+        Self::FloorAtOnce,
+        Self::LapseIsForgotten,
+        Self::AnyAcknowledgement,
+        Self::LeaseFromAnswer,
+        Self::LeaseWithoutEnd,
+        Self::EpochsMayFall,
+        Self::IncreaseAtOnce,
+    ];
+}
+
 impl Rules {
     /// The rules with one broken.
     #[cfg(test)]

@@ -137,7 +137,7 @@ impl Node {
             if let Some((attempt, at)) = self.ledger_sent
                 && passed(at, local, PATIENCE)
             {
-                coordinator.not_stored(attempt);
+                coordinator.unanswered(attempt);
                 self.ledger_sent = None;
             }
             if is_read_due {
@@ -220,7 +220,7 @@ impl Node {
             }
             Answer::LedgerRefused(attempt) => {
                 if let Some(coordinator) = &mut self.coordinator {
-                    coordinator.not_stored(attempt);
+                    coordinator.refused(attempt);
                 }
             }
             Answer::Reports(sent, reports) => {
