@@ -188,6 +188,9 @@ impl<'a> Book<'a> {
         if rules.has(Mutant::IncreaseAtOnce) {
             free = u64::MAX;
         }
+        // A report that was sent before its gateway lapsed may arrive after its seats went to others. Then more seems to be
+        // held than there is, and what it says is no reason to grant as much.
+        let is_held_for_certain = self.reserved() <= u64::from(limit) || rules.has(Mutant::HeldIsFree);
         let members = self.entries.iter_mut().filter(|entry| is_divided(entry));
         let mut pairs: Vec<(&mut LedgerEntry, Target)> = members.zip(targets).collect();
         let wants: Vec<u64> = pairs
@@ -195,7 +198,12 @@ impl<'a> Book<'a> {
             .map(|(entry, target)| u64::from(target.seats.saturating_sub(entry.reserved_by(rules))))
             .collect();
         for ((entry, target), more) in pairs.iter_mut().zip(in_proportion(&wants, free)) {
-            let reserved = u64::from(entry.reserved_by(rules)) + more;
+            let own = if is_held_for_certain {
+                entry.reserved_by(rules)
+            } else {
+                entry.outstanding.greatest()
+            };
+            let reserved = u64::from(own) + more;
             let least = target.seats.max(floor);
             let seats = least.min(Seats::try_from(reserved).unwrap_or(Seats::MAX));
             entry.grant = seats;

@@ -153,8 +153,9 @@ impl Coordinator {
             let entries = self.stored.entries.iter().map(|entry| &entry.gateway);
             let runs = entries.filter(|run| run.name == *name && **run != report.gateway);
             for run in runs.cloned().collect::<Vec<_>>() {
-                let known_gone = self.is_gone(&run);
-                if !known_gone {
+                if !self.is_gone(&run) {
+                    // What it leaves behind is reserved from now on, even if it has been silent for long.
+                    self.silent.remove(&run);
                     self.last_news.insert(run, now);
                 }
             }
@@ -279,8 +280,7 @@ impl Coordinator {
         targets.resize(book.members().count(), Target::default());
         book.grant(targets, self.limit, epoch);
         let bound = before.max(self.limit.into());
-        let rules = self.settings.rules;
-        let breaks_rules = rules.has(Mutant::IncreaseAtOnce) || rules.has(Mutant::ForgetPredecessor);
+        let breaks_rules = self.settings.rules.is_any_broken();
         let entries = book.commit(epoch);
         let after = Book::new(&self.settings, &entries).reserved();
         debug_assert!(after <= bound || breaks_rules, "{after} seats are reserved of {bound}");

@@ -50,6 +50,8 @@ pub(crate) enum Mutant {
     LeaseWithoutEnd,
     /// A gateway applies any ledger that arrives, also an older one.
     EpochsMayFall,
+    /// A gateway is granted what it says it holds, also when more is reserved than there is.
+    HeldIsFree,
     /// Increases are written together with the decreases that they are made of.
     IncreaseAtOnce,
 }
@@ -76,6 +78,7 @@ impl Mutant {
         Self::LeaseFromAnswer,
         Self::LeaseWithoutEnd,
         Self::EpochsMayFall,
+        Self::HeldIsFree,
         Self::IncreaseAtOnce,
     ];
 }
@@ -85,6 +88,11 @@ impl Rules {
     #[cfg(test)]
     pub(crate) fn breaking(broken: Option<Mutant>) -> Self {
         Self { broken }
+    }
+
+    /// Whether some rule is broken.
+    pub(crate) fn is_any_broken(self) -> bool {
+        self.broken.is_some()
     }
 
     /// Whether this rule is broken.

@@ -40,13 +40,12 @@ impl Clock {
 }
 
 pub(super) struct Node {
-    pub(super) number: usize,
     /// Counts its runs.
     pub(super) life: u64,
     pub(super) is_up: bool,
     pub(super) paused_until: u64,
-    /// Whether messages to and from the engine get lost.
-    pub(super) is_cut: [bool; 2],
+    /// Whether operations, answers and watches get lost.
+    pub(super) is_cut: [bool; 3],
     /// Microseconds by which its watches are late.
     pub(super) watch_lag: u64,
     pub(super) clock: Clock,
@@ -82,11 +81,10 @@ impl Node {
             rate,
         };
         Self {
-            number,
             life,
             is_up: true,
             paused_until: 0,
-            is_cut: [false; 2],
+            is_cut: [false; 3],
             watch_lag: 0,
             gateway: Gateway::new(settings.clone(), identity(number, life), clock.read(now)),
             clock,

@@ -22,7 +22,8 @@ const MILLI: u64 = 1_000;
 /// Until when faults occur.
 const FAULTS_END: u64 = 3_000 * MILLI;
 
-/// Where a message goes.
+/// What happens: to which process, in which of its runs.
+#[derive(Clone)]
 enum Event {
     Tick(usize, u64),
     Fault,
@@ -49,6 +50,9 @@ pub(super) struct World {
     full_limit: u32,
     /// The longest request, in microseconds.
     longest: u64,
+    /// The longest time between two faults, and how many of a hundred messages are late or lost.
+    fault_interval: u64,
+    unreliable: u64,
     judge: Judge,
 }
 
@@ -87,6 +91,12 @@ impl World {
             limit,
             full_limit: limit,
             longest: drain * MILLI,
+            fault_interval: match seed % 3 {
+                0 => 100,
+                1 => 300,
+                _ => 1_000,
+            },
+            unreliable: [15, 3][usize::from(seed % 2 == 0)],
             judge: Judge::default(),
         };
         for number in 0..nodes {
@@ -127,11 +137,13 @@ impl World {
         if self.is_calm() {
             return Some(usual);
         }
-        match self.random.within(0..100) {
+        if !self.random.percent(self.unreliable) {
+            return Some(usual);
+        }
+        match self.random.within(0..15) {
             0..3 => None,
             3..13 => Some(self.random.within(5 * MILLI..200 * MILLI)),
-            13..15 => Some(self.random.within(100 * MILLI..1_500 * MILLI)),
-            _ => Some(usual),
+            _ => Some(self.random.within(100 * MILLI..1_500 * MILLI)),
         }
     }
 
@@ -171,21 +183,11 @@ impl World {
             Event::Start(number) => self.start(number),
             Event::Revoke => self.engine.elected = None,
             Event::LearnLimit(number, limit) => self.nodes[number].limit = limit,
-            Event::Answer(number, life, answer) => {
-                if self.reaches(number, life, |answer| Event::Answer(number, life, answer), answer.clone()) {
-                    let now = self.now;
-                    self.nodes[number].answer(now, answer, &self.settings);
-                }
-            }
-            Event::SawLedger(number, life, ledger) => {
-                if self.reaches(number, life, |l| Event::SawLedger(number, life, l), Rc::clone(&ledger)) {
-                    self.nodes[number].saw_ledger(self.now, &ledger);
-                }
-            }
-            Event::SawReport(number, life, report, revision) => {
-                let again = |r| Event::SawReport(number, life, r, revision);
-                if self.reaches(number, life, again, Rc::clone(&report)) {
-                    self.nodes[number].saw_report(self.now, &report, revision);
+            Event::Answer(number, life, _)
+            | Event::SawLedger(number, life, _)
+            | Event::SawReport(number, life, ..) => {
+                if self.reaches(number, life, &event) {
+                    self.deliver(number, event);
                 }
             }
         }
@@ -197,15 +199,27 @@ impl World {
         }
     }
 
+    fn deliver(&mut self, number: usize, event: Event) {
+        let node = &mut self.nodes[number];
+        match event {
+            Event::Answer(_, _, answer) => node.answer(self.now, answer, &self.settings),
+            Event::SawLedger(_, _, ledger) => node.saw_ledger(self.now, &ledger),
+            Event::SawReport(_, _, report, revision) => node.saw_report(self.now, &report, revision),
+            _ => {}
+        }
+    }
+
     /// Whether a process gets a message now. A paused one gets it later.
-    fn reaches<M>(&mut self, number: usize, life: u64, again: impl Fn(M) -> Event, message: M) -> bool {
+    fn reaches(&mut self, number: usize, life: u64, event: &Event) -> bool {
         let node = &self.nodes[number];
-        if !node.is_up || node.life != life || (node.is_cut[1] && !self.is_calm()) {
+        let is_answer = matches!(event, Event::Answer(..));
+        let is_lost = node.is_cut[if is_answer { 1 } else { 2 }];
+        if !node.is_up || node.life != life || is_lost {
             return false;
         }
         let paused_until = node.paused_until;
         if paused_until > self.now {
-            self.schedule(paused_until, again(message));
+            self.schedule(paused_until, event.clone());
             return false;
         }
         true
@@ -250,6 +264,11 @@ impl World {
     fn to_engine(&mut self, number: usize, life: u64, operation: Operation) {
         if !self.engine.is_up {
             return;
+        }
+        let holder = self.engine.elected;
+        let is_live = |((number, life), _): ((usize, u64), _)| self.nodes[number].life == life;
+        if self.is_calm() && !holder.is_some_and(is_live) {
+            self.engine.elected = None;
         }
         let written = match &operation {
             Operation::PutLedger(_, limit) => Some(*limit),
@@ -304,11 +323,13 @@ impl World {
         let number = usize::try_from(self.random.within(0..self.nodes.len() as u64)).unwrap();
         let long = self.random.within(0..1_500 * MILLI);
         match self.random.within(0..16) {
-            0 => self.nodes[number].is_cut = [true, true],
-            1 => self.nodes[number].is_cut = [true, false],
-            2 => self.nodes[number].is_cut = [false, true],
-            3..6 => self.nodes[number].is_cut = [false, false],
-            6 => {
+            0 | 1 => self.nodes[number].is_cut = [true; 3],
+            2 => {
+                let lost = [(); 3].map(|()| self.random.percent(50));
+                self.nodes[number].is_cut = lost;
+            }
+            3..5 => self.nodes[number].is_cut = [false; 3],
+            5 | 6 => {
                 self.crash(number);
                 self.schedule(self.now + long / 3, Event::Start(number));
             }
@@ -333,7 +354,7 @@ impl World {
                 self.nodes[number].wants = self.wants();
             }
         }
-        let next = self.now + self.random.within(20 * MILLI..300 * MILLI);
+        let next = self.now + self.random.within(20 * MILLI..self.fault_interval * MILLI);
         self.schedule(next, Event::Fault);
     }
 
@@ -384,18 +405,13 @@ impl World {
         self.tell_limit();
         for number in 0..self.nodes.len() {
             let node = &mut self.nodes[number];
-            node.is_cut = [false, false];
+            node.is_cut = [false; 3];
             node.watch_lag = 0;
             node.paused_until = self.now;
             let must_start = !node.is_up || node.is_leaving;
             if must_start {
                 self.start(number);
             }
-        }
-        let holder = self.engine.elected;
-        let is_live = |((number, life), _): ((usize, u64), _)| self.nodes[number].life == life;
-        if !holder.is_some_and(is_live) {
-            self.engine.elected = None;
         }
     }
 }
