@@ -127,7 +127,10 @@ impl<'a> Book<'a> {
             entry.grant = 0;
             entry.levels.clear();
         }
-        if before.is_empty() {
+        let rules = self.settings.rules;
+        let was_listed = before.iter().any(|entry| entry.standing != Standing::Gone);
+        if !was_listed && !rules.has(Mutant::ForgetUnlistedRun) {
+            left.retain(|entry| entry.gateway.incarnation != UNKNOWN);
             left.push(unknown_run(gateway, self.settings.floor));
         }
         if self.settings.rules.has(Mutant::ForgetPredecessor) {
@@ -247,12 +250,15 @@ fn is_divided(entry: &LedgerEntry) -> bool {
     entry.standing == Standing::Member && !entry.reported.leaving
 }
 
+/// Stands for runs that no ledger listed; no gateway has it.
+pub(crate) const UNKNOWN: u64 = 0;
+
 /// Runs of a gateway that nobody listed may have used the floor.
 fn unknown_run(gateway: &Identity, floor: Seats) -> LedgerEntry {
     LedgerEntry {
         gateway: Identity {
             name: gateway.name.clone(),
-            incarnation: 0,
+            incarnation: UNKNOWN,
         },
         standing: Standing::Gone,
         grant: 0,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use fairgate_core::{apf::Seats, time::Time};
 
 use crate::{
-    book::{Book, Target},
+    book::{Book, Target, UNKNOWN},
     identity::{Epoch, Fence, Identity, Revision},
     records::{FORMAT_VERSION, FlowWork, Ledger, LedgerEntry, Report, Standing},
     rules::Mutant,
@@ -153,7 +153,7 @@ impl Coordinator {
             let entries = self.stored.entries.iter().map(|entry| &entry.gateway);
             let runs = entries.filter(|run| run.name == *name && **run != report.gateway);
             for run in runs.cloned().collect::<Vec<_>>() {
-                if !self.is_gone(&run) {
+                if !self.is_gone(&run) || run.incarnation == UNKNOWN {
                     // What it leaves behind is reserved from now on, even if it has been silent for long.
                     self.silent.remove(&run);
                     self.last_news.insert(run, now);

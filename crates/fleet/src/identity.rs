@@ -26,6 +26,6 @@ pub struct Revision(pub u64);
 pub struct Identity {
     /// The configured name of the gateway. No two processes that run at the same time may have the same name.
     pub name: String,
-    /// A number that no other run of this gateway has or had: 64 random bits.
+    /// A number that no other run of this gateway has or had: 64 random bits, not 0.
     pub incarnation: u64,
 }

@@ -38,6 +38,8 @@ pub(crate) enum Mutant {
     FloorNotReserved,
     /// A gateway that was restarted leaves nothing behind.
     ForgetPredecessor,
+    /// An earlier run that no ledger listed is forgotten if yet earlier ones are on their way out.
+    ForgetUnlistedRun,
     /// A gateway uses its floor from its start on, although its predecessor's requests may execute.
     FloorAtOnce,
     /// A report that succeeds revives a grant that has expired.
@@ -72,6 +74,7 @@ impl Mutant {
         Self::NoCompare,
         Self::FloorNotReserved,
         Self::ForgetPredecessor,
+        Self::ForgetUnlistedRun,
         Self::FloorAtOnce,
         Self::LapseIsForgotten,
         Self::AnyAcknowledgement,

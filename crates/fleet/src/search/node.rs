@@ -63,6 +63,7 @@ pub(super) struct Node {
     report_sent: Option<Time>,
     ledger_sent: Option<(Attempt, Time)>,
     last_read: Option<Time>,
+    ledger_read: Option<Time>,
     fence: Option<Fence>,
 }
 
@@ -99,6 +100,7 @@ impl Node {
             report_sent: None,
             ledger_sent: None,
             last_read: None,
+            ledger_read: None,
             fence: None,
         }
     }
@@ -125,6 +127,11 @@ impl Node {
         let local = self.clock.read(now);
         let mut out = Vec::new();
         self.tick_gateway(now, local, &mut out);
+        // A watch may have lost the last ledger.
+        if self.ledger_read.is_none_or(|at| passed(at, local, 3 * READ_EVERY)) {
+            self.ledger_read = Some(local);
+            out.push(Operation::ReadLedger);
+        }
         if self.is_leaving {
             self.coordinator = None;
             return out;
