@@ -122,6 +122,34 @@ pub(crate) fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Reb
     }
 }
 
+/// A level and what it asks for, in one process or in several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelDemand {
+    /// Whether nothing holds its requests back.
+    pub exempt: bool,
+    /// The limits that follow from its configuration.
+    pub limits: LevelLimits,
+    /// The seats that it recently asked for at most.
+    pub demand: u64,
+}
+
+/// Divides the sum of the nominal limits as [`Semantics::Improved`] does; in the order of the arguments.
+///
+/// Each level gets what it asks for up to its nominal limit, what is left goes by demand, and what nobody asks for raises levels towards
+/// their nominal limits. `O(n log n)`.
+pub fn divide_seats(levels: &[LevelDemand]) -> Vec<Seats> {
+    let input = |level: &LevelDemand| RebalanceInput {
+        exempt: level.exempt,
+        limits: level.limits,
+        high_watermark: level.demand,
+        smoothed: as_f64(level.demand),
+        current: level.limits.nominal,
+    };
+    let inputs: Vec<_> = levels.iter().map(input).collect();
+    let outcomes = rebalance(Semantics::Improved, &inputs).outcomes;
+    outcomes.iter().map(|outcome| outcome.current).collect()
+}
+
 impl RebalanceInput {
     /// The seats it gets before others may borrow: what it recently used, but at least its min
     /// limit and, unless exempt, at most its nominal limit.

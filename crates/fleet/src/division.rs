@@ -1,0 +1,194 @@
+//! The division: who should have how many seats.
+//!
+//! Borrowing over the demand of all gateways gives each level its limit in the fleet. In a level, flows get weighted
+//! max-min shares; a tenant's flows weigh at most `tenant_weight` together, counted over the fleet. Each share is split over gateways
+//! by the flow's demand there. Seats that nobody asks for are spread evenly.
+//!
+//! What a gateway asks for beyond the flows that it names counts as one flow of weight 1 at that gateway.
+//!
+//! Not here: whether these seats are free to be granted (`book`).
+
+use std::collections::BTreeMap;
+
+use fairgate_core::{
+    apf::{
+        Seats,
+        borrowing::{LevelDemand, LevelLimits, divide_seats},
+    },
+    fairness::weighted_max_min_shares,
+};
+
+use crate::{
+    book::{Target, in_proportion},
+    records::{LevelGrant, Report},
+};
+
+/// One level of the policy.
+#[derive(Clone, Debug)]
+pub struct FleetLevel {
+    /// The name of the PriorityLevelConfiguration.
+    pub name: String,
+    /// Its limits, of the seats of all servers.
+    pub limits: LevelLimits,
+    /// Whether nothing holds its requests back.
+    pub exempt: bool,
+}
+
+/// What the division follows besides reports.
+#[derive(Clone, Debug)]
+pub struct Division {
+    /// All levels.
+    pub levels: Vec<FleetLevel>,
+    /// What the flows of one tenant weigh together at most.
+    pub tenant_weight: u32,
+    /// The seats that each gateway has at least.
+    pub floor: Seats,
+}
+
+/// Parts of a seat in which shares are computed.
+const PARTS: f64 = 1e6;
+
+impl Division {
+    /// The target of each gateway, in the order of the reports. Sums to `pool`, or to the floors if these are more.
+    ///
+    /// `O(levels · flows²)` with few allocations; for a timer.
+    pub fn targets(&self, reports: &[&Report], pool: Seats) -> Vec<Target> {
+        let limits = self.level_limits(reports, pool);
+        let mut targets = vec![Target::default(); reports.len()];
+        for (level, limit) in self.levels.iter().zip(limits) {
+            let parts = self.level_parts(&level.name, reports, limit);
+            for (target, seats) in targets.iter_mut().zip(parts) {
+                target.seats += seats;
+                target.levels.push(LevelGrant {
+                    level: level.name.clone(),
+                    seats,
+                });
+            }
+        }
+        self.raise_to_floors(&mut targets);
+        targets
+    }
+
+    /// The limit of each level over the fleet; sums to `pool`.
+    fn level_limits(&self, reports: &[&Report], pool: Seats) -> Vec<Seats> {
+        let demand = |level: &FleetLevel| LevelDemand {
+            exempt: level.exempt,
+            limits: level.limits,
+            demand: reports
+                .iter()
+                .flat_map(|report| &report.levels)
+                .filter(|at| at.level == level.name)
+                .map(|at| u64::from(at.demand))
+                .sum(),
+        };
+        let demands: Vec<_> = self.levels.iter().map(demand).collect();
+        let limits = divide_seats(&demands);
+        // Nominal limits are rounded up, and floors and former gateways take seats away: less than their sum is there.
+        let wants: Vec<u64> = limits.iter().map(|seats| u64::from(*seats) * 1000).collect();
+        to_seats(&in_proportion(&wants, pool.into()))
+    }
+
+    /// The seats of one level at each gateway; sums to `limit`.
+    fn level_parts(&self, level: &str, reports: &[&Report], limit: Seats) -> Vec<Seats> {
+        if reports.is_empty() {
+            return Vec::new();
+        }
+        let flows = self.flows(level, reports);
+        let demands: Vec<f64> = flows.iter().map(|flow| f64::from(flow.demand())).collect();
+        let weights: Vec<f64> = flows.iter().map(|flow| flow.weight).collect();
+        let shares = weighted_max_min_shares(&demands, &weights, limit.into());
+        let mut parts = vec![0.0; reports.len()];
+        for (flow, share) in flows.iter().zip(&shares) {
+            for (gateway, demand) in &flow.by_gateway {
+                parts[*gateway] += share * f64::from(*demand) / f64::from(flow.demand());
+            }
+        }
+        let gateways = f64::from(u32::try_from(reports.len()).unwrap_or(u32::MAX));
+        let spare = (f64::from(limit) - shares.iter().sum::<f64>()).max(0.0) / gateways;
+        let wants: Vec<u64> = parts.iter().map(|part| in_parts(part + spare)).collect();
+        to_seats(&in_proportion(&wants, limit.into()))
+    }
+
+    /// The flows of a level that ask for seats, with their weights.
+    fn flows(&self, level: &str, reports: &[&Report]) -> Vec<FleetFlow> {
+        let mut named: BTreeMap<u64, (u64, FleetFlow)> = BTreeMap::new();
+        let mut rest = Vec::new();
+        for (gateway, report) in reports.iter().enumerate() {
+            let at = report.levels.iter().find(|at| at.level == level);
+            let mut unnamed = at.map_or(0, |at| at.demand);
+            let flows = report.flows.iter().filter(|flow| flow.level == level);
+            for flow in flows.filter(|flow| flow.demand > 0) {
+                unnamed = unnamed.saturating_sub(flow.demand);
+                let entry = named.entry(flow.flow).or_insert((flow.tenant, FleetFlow::default()));
+                entry.1.by_gateway.push((gateway, flow.demand));
+            }
+            if unnamed > 0 {
+                rest.push(FleetFlow {
+                    weight: 1.0,
+                    by_gateway: vec![(gateway, unnamed)],
+                });
+            }
+        }
+        let mut owned: BTreeMap<u64, u32> = BTreeMap::new();
+        for (tenant, _) in named.values() {
+            *owned.entry(*tenant).or_default() += 1;
+        }
+        let weighted = named.into_values().map(|(tenant, flow)| FleetFlow {
+            weight: (f64::from(self.tenant_weight) / f64::from(owned[&tenant])).min(1.0),
+            ..flow
+        });
+        weighted.chain(rest).collect()
+    }
+
+    /// Gives gateways with less than the floor what they lack, of whoever has most.
+    fn raise_to_floors(&self, targets: &mut [Target]) {
+        for index in 0..targets.len() {
+            while targets[index].seats < self.floor {
+                let richest = (0..targets.len()).max_by_key(|other| targets[*other].seats);
+                let Some(richest) = richest.filter(|other| targets[*other].seats > self.floor) else {
+                    break;
+                };
+                let largest = targets[richest].levels.iter_mut().max_by_key(|level| level.seats);
+                let Some(largest) = largest else { break };
+                largest.seats -= 1;
+                let level = largest.level.clone();
+                targets[richest].seats -= 1;
+                targets[index].seats += 1;
+                let own = targets[index].levels.iter_mut();
+                own.filter(|own| own.level == level).for_each(|own| own.seats += 1);
+            }
+        }
+    }
+}
+
+/// A flow, wherever it is active.
+#[derive(Clone, Debug, Default)]
+struct FleetFlow {
+    weight: f64,
+    /// Its demand by gateway; above 0.
+    by_gateway: Vec<(usize, Seats)>,
+}
+
+impl FleetFlow {
+    fn demand(&self) -> Seats {
+        let demands = self.by_gateway.iter().map(|(_, demand)| *demand);
+        demands.fold(0, Seats::saturating_add)
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "shares are not negative, and the cast saturates"
+)]
+fn in_parts(seats: f64) -> u64 {
+    (seats * PARTS).ceil() as u64
+}
+
+fn to_seats(parts: &[u64]) -> Vec<Seats> {
+    let seats = parts.iter().map(|part| Seats::try_from(*part));
+    seats.map(|seats| seats.unwrap_or(Seats::MAX)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! The worked cases of flows that use several gateways.
+
+use super::*;
+use crate::{
+    identity::{Epoch, Identity},
+    records::{FORMAT_VERSION, FlowReport, LevelReport},
+};
+
+fn level(name: &str, nominal: Seats, total: Seats) -> FleetLevel {
+    FleetLevel {
+        name: name.to_owned(),
+        limits: LevelLimits {
+            nominal,
+            min: nominal / 2,
+            max: total,
+        },
+        exempt: false,
+    }
+}
+
+fn division(levels: Vec<FleetLevel>) -> Division {
+    Division {
+        levels,
+        tenant_weight: 4,
+        floor: 1,
+    }
+}
+
+/// A gateway with these flows of the level "low": hash, tenant, demand.
+fn report(flows: &[(u64, u64, Seats)]) -> Report {
+    let flow = |(flow, tenant, demand): &(u64, u64, Seats)| FlowReport {
+        level: "low".to_owned(),
+        flow: *flow,
+        tenant: *tenant,
+        demand: *demand,
+        work: 0,
+    };
+    let demand = flows.iter().map(|(_, _, demand)| *demand).sum();
+    Report {
+        version: FORMAT_VERSION,
+        gateway: Identity {
+            name: "a".to_owned(),
+            incarnation: 1,
+        },
+        sequence: 1,
+        epoch: Epoch(0),
+        held: 0,
+        lapsed: false,
+        leaving: false,
+        levels: vec![LevelReport {
+            level: "low".to_owned(),
+            held: 0,
+            demand,
+        }],
+        flows: flows.iter().map(flow).collect(),
+    }
+}
+
+fn seats(division: &Division, reports: &[Report], pool: Seats) -> Vec<Seats> {
+    let reports: Vec<&Report> = reports.iter().collect();
+    let targets = division.targets(&reports, pool);
+    for target in &targets {
+        let by_level: Seats = target.levels.iter().map(|level| level.seats).sum();
+        assert_eq!(by_level, target.seats);
+    }
+    targets.iter().map(|target| target.seats).collect()
+}
+
+#[test]
+fn a_flow_on_three_gateways_has_one_share_split_over_them() {
+    let reports = [1, 2, 3].map(|mouse| report(&[(9, 9, 100), (mouse, mouse, 100)]));
+    assert_eq!(seats(&division(vec![level("low", 60, 60)]), &reports, 60), [20, 20, 20]);
+    let mice: Vec<_> = (1..10).map(|mouse| (mouse, mouse, 100)).collect();
+    let all = [&[(99, 99, 100)][..], &mice].concat();
+    let elephant = report(&[(99, 99, 100)]);
+    let reports = [report(&all), elephant.clone(), elephant];
+    assert_eq!(seats(&division(vec![level("low", 60, 60)]), &reports, 60), [56, 2, 2]);
+}
+
+#[test]
+fn the_flows_of_one_tenant_weigh_no_more_than_the_tenant_may() {
+    let many: Vec<_> = (1..9).map(|flow| (flow, 7, 100)).collect();
+    let reports = [report(&many), report(&[(100, 100, 100)])];
+    assert_eq!(seats(&division(vec![level("low", 60, 60)]), &reports, 60), [48, 12]);
+}
+
+#[test]
+fn seats_that_nobody_asks_for_are_spread() {
+    let reports = [report(&[(1, 1, 10)]), report(&[]), report(&[])];
+    assert_eq!(seats(&division(vec![level("low", 40, 40)]), &reports, 40), [20, 10, 10]);
+}
+
+#[test]
+fn a_level_borrows_what_another_does_not_need_over_the_whole_fleet() {
+    let levels = vec![level("low", 40, 80), level("high", 40, 80)];
+    let reports = [report(&[(1, 1, 100)]), report(&[(2, 2, 100)])];
+    let refs: Vec<&Report> = reports.iter().collect();
+    let targets = division(levels).targets(&refs, 80);
+    let low: Seats = targets.iter().map(|target| target.levels[0].seats).sum();
+    assert_eq!(low, 60);
+    assert_eq!(targets.iter().map(|target| target.seats).sum::<Seats>(), 80);
+}
+
+#[test]
+fn every_gateway_has_its_floor_and_no_more_is_given_than_there_is() {
+    let mut division = division(vec![level("low", 10, 10)]);
+    division.floor = 2;
+    let reports = [report(&[(1, 1, 100)]), report(&[(1, 1, 1)]), report(&[(1, 1, 1)])];
+    assert_eq!(seats(&division, &reports, 10), [6, 2, 2]);
+}
