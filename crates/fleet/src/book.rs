@@ -100,6 +100,10 @@ impl<'a> Book<'a> {
             return;
         }
         entry.reported = report.summary();
+        if report.leaving && !self.settings.rules.has(Mutant::LeavingFreesFloor) {
+            // The next run may use it at once.
+            entry.reported.held = report.held.max(self.settings.floor);
+        }
         entry.standing = Standing::Member;
         entry.outstanding.acknowledge(report.epoch);
         if report.leaving && report.held == 0 {
@@ -129,7 +133,7 @@ impl<'a> Book<'a> {
         }
         let rules = self.settings.rules;
         let was_listed = before.iter().any(|entry| entry.standing != Standing::Gone);
-        if !was_listed && !rules.has(Mutant::ForgetUnlistedRun) {
+        if !was_listed && !report.settled && !rules.has(Mutant::ForgetUnlistedRun) {
             left.retain(|entry| entry.gateway.incarnation != UNKNOWN);
             left.push(unknown_run(gateway, self.settings.floor));
         }

@@ -34,6 +34,8 @@ pub struct Gateway {
     /// The grant is void until a report of this sequence or later is acknowledged.
     needed: u64,
     next_sequence: u64,
+    /// From when requests of earlier runs have ended for certain.
+    settled_from: Time,
     /// From when the floor may be used.
     floor_from: Time,
     phase: Phase,
@@ -126,6 +128,7 @@ impl Gateway {
             settings.drain_as_counted()
         };
         Self {
+            settled_from: now.plus(settings.drain_as_counted()),
             floor_from: now.plus(wait),
             settings,
             identity,
@@ -224,6 +227,7 @@ impl Gateway {
             epoch: self.epoch,
             held,
             lapsed: !self.holds(now),
+            settled: now >= self.settled_from,
             leaving: self.phase == Phase::Leaving,
             levels: load.levels,
             flows: load.flows,

@@ -11,3 +11,5 @@ mod rules;
 pub mod settings;
 #[cfg(test)]
 mod search;
+#[cfg(test)]
+mod figures;

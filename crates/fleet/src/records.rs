@@ -33,6 +33,9 @@ pub struct Report {
     pub held: Seats,
     /// Whether the grant has expired: it counts again after a ledger that acknowledges this report.
     pub lapsed: bool,
+    /// Whether it has run for so long that requests of earlier runs have ended for certain.
+    #[serde(default)]
+    pub settled: bool,
     /// Whether the gateway shuts down: it dispatches nothing any more.
     pub leaving: bool,
     /// By level.

@@ -40,6 +40,8 @@ pub(crate) enum Mutant {
     ForgetPredecessor,
     /// An earlier run that no ledger listed is forgotten if yet earlier ones are on their way out.
     ForgetUnlistedRun,
+    /// A gateway that leaves gives back its floor, which its next run may use.
+    LeavingFreesFloor,
     /// A gateway uses its floor from its start on, although its predecessor's requests may execute.
     FloorAtOnce,
     /// A report that succeeds revives a grant that has expired.
@@ -75,6 +77,7 @@ impl Mutant {
         Self::FloorNotReserved,
         Self::ForgetPredecessor,
         Self::ForgetUnlistedRun,
+        Self::LeavingFreesFloor,
         Self::FloorAtOnce,
         Self::LapseIsForgotten,
         Self::AnyAcknowledgement,

@@ -46,6 +46,7 @@ fn report(flows: &[(u64, u64, Seats)]) -> Report {
         epoch: Epoch(0),
         held: 0,
         lapsed: false,
+        settled: true,
         leaving: false,
         levels: vec![LevelReport {
             level: "low".to_owned(),
