@@ -39,7 +39,6 @@ impl LedgerEntry {
     }
 }
 
-
 /// What a gateway should have: its seats, at least the floor, and how they are divided among levels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
@@ -91,7 +90,10 @@ impl<'a> Book<'a> {
 
     /// Takes the newest report of a gateway.
     pub(crate) fn take(&mut self, report: &Report) {
-        let known = self.entries.iter().position(|e| e.gateway == report.gateway);
+        let known = self
+            .entries
+            .iter()
+            .position(|e| e.gateway == report.gateway);
         let Some(place) = known else {
             return self.join(report);
         };
@@ -175,7 +177,9 @@ impl<'a> Book<'a> {
     pub(crate) fn pool(&self, limit: Seats) -> Seats {
         let rules = self.settings.rules;
         let others = self.entries.iter().filter(|entry| !is_divided(entry));
-        let held: u64 = others.map(|entry| u64::from(entry.reserved_by(rules))).sum();
+        let held: u64 = others
+            .map(|entry| u64::from(entry.reserved_by(rules)))
+            .sum();
         let pool = u64::from(limit).saturating_sub(held + self.floors_of_unlisted());
         Seats::try_from(pool).unwrap_or(limit)
     }
@@ -197,7 +201,8 @@ impl<'a> Book<'a> {
         }
         // A report that was sent before its gateway lapsed may arrive after its seats went to others. Then more seems to be
         // held than there is, and what it says is no reason to grant as much.
-        let is_held_for_certain = self.reserved() <= u64::from(limit) || rules.has(Mutant::HeldIsFree);
+        let is_held_for_certain =
+            self.reserved() <= u64::from(limit) || rules.has(Mutant::HeldIsFree);
         let members = self.entries.iter_mut().filter(|entry| is_divided(entry));
         let mut pairs: Vec<(&mut LedgerEntry, Target)> = members.zip(targets).collect();
         let wants: Vec<u64> = pairs
@@ -226,13 +231,19 @@ impl<'a> Book<'a> {
             let Some(place) = self.members().position(|entry| entry.gateway == gateway) else {
                 continue;
             };
-            let new = self.entries.iter_mut().find(|entry| entry.gateway == gateway);
+            let new = self
+                .entries
+                .iter_mut()
+                .find(|entry| entry.gateway == gateway);
             let held = new.as_ref().map_or(0, |entry| entry.reported.held);
             if reserved + u64::from(floor.saturating_sub(held)) <= u64::from(limit) {
-                new.into_iter().for_each(|entry| entry.outstanding.add(epoch, floor));
+                if let Some(entry) = new {
+                    entry.outstanding.add(epoch, floor);
+                }
             } else {
                 targets.remove(place);
-                self.entries.retain(|entry| entry.gateway.name != gateway.name);
+                self.entries
+                    .retain(|entry| entry.gateway.name != gateway.name);
                 self.entries.extend(before);
             }
         }
@@ -245,7 +256,8 @@ impl<'a> Book<'a> {
                 entry.outstanding.add(epoch, entry.grant);
             }
         }
-        self.entries.sort_by(|one, other| one.gateway.cmp(&other.gateway));
+        self.entries
+            .sort_by(|one, other| one.gateway.cmp(&other.gateway));
         self.entries
     }
 }
@@ -297,7 +309,10 @@ fn scaled(levels: &[LevelGrant], from: Seats, to: Seats) -> Vec<LevelGrant> {
     if from == to {
         return levels.to_vec();
     }
-    let wants: Vec<u64> = levels.iter().map(|level| u64::from(level.seats) * u64::from(to.max(1))).collect();
+    let wants: Vec<u64> = levels
+        .iter()
+        .map(|level| u64::from(level.seats) * u64::from(to.max(1)))
+        .collect();
     let parts = in_proportion(&wants, u64::from(to));
     let level = |(level, part): (&LevelGrant, u64)| LevelGrant {
         level: level.level.clone(),

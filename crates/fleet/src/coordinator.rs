@@ -283,7 +283,10 @@ impl Coordinator {
         let breaks_rules = self.settings.rules.is_any_broken();
         let entries = book.commit(epoch);
         let after = Book::new(&self.settings, &entries).reserved();
-        debug_assert!(after <= bound || breaks_rules, "{after} seats are reserved of {bound}");
+        debug_assert!(
+            after <= bound || breaks_rules,
+            "{after} seats are reserved of {bound}"
+        );
         (after <= bound || breaks_rules).then_some(entries)
     }
 
@@ -309,7 +312,15 @@ impl Coordinator {
         let visible = |entries: &[LedgerEntry]| -> Vec<_> {
             let parts = entries.iter();
             parts
-                .map(|e| (e.gateway.clone(), e.standing, e.grant, e.levels.clone(), e.reported.leaving))
+                .map(|e| {
+                    (
+                        e.gateway.clone(),
+                        e.standing,
+                        e.grant,
+                        e.levels.clone(),
+                        e.reported.leaving,
+                    )
+                })
                 .collect()
         };
         let is_acknowledgement_due = |entry: &LedgerEntry| {
@@ -332,12 +343,17 @@ impl Coordinator {
         self.stored = ledger;
         self.revision = revision;
         let stored = &self.stored;
-        self.silent.retain(|gateway| stored.entry(gateway).is_some());
+        self.silent
+            .retain(|gateway| stored.entry(gateway).is_some());
     }
 
     /// The ledger of this attempt was refused: read it.
     pub fn refused(&mut self, attempt: Attempt) {
-        if self.in_flight.take_if(|(current, _)| *current == attempt).is_some() {
+        if self
+            .in_flight
+            .take_if(|(current, _)| *current == attempt)
+            .is_some()
+        {
             self.must_read = true;
             self.refused = Some(self.revision);
         }
@@ -345,7 +361,11 @@ impl Coordinator {
 
     /// Nobody knows whether the ledger of this attempt is stored: read it.
     pub fn unanswered(&mut self, attempt: Attempt) {
-        if self.in_flight.take_if(|(current, _)| *current == attempt).is_some() {
+        if self
+            .in_flight
+            .take_if(|(current, _)| *current == attempt)
+            .is_some()
+        {
             self.must_read = true;
         }
     }

@@ -84,7 +84,10 @@ impl Division {
         let demands: Vec<_> = self.levels.iter().map(demand).collect();
         let limits = divide_seats(&demands);
         // Nominal limits are rounded up, and floors and former gateways take seats away: less than their sum is there.
-        let wants: Vec<u64> = limits.iter().map(|seats| u64::from(*seats) * 1000).collect();
+        let wants: Vec<u64> = limits
+            .iter()
+            .map(|seats| u64::from(*seats) * 1000)
+            .collect();
         to_seats(&in_proportion(&wants, pool.into()))
     }
 
@@ -119,7 +122,9 @@ impl Division {
             let flows = report.flows.iter().filter(|flow| flow.level == level);
             for flow in flows.filter(|flow| flow.demand > 0) {
                 unnamed = unnamed.saturating_sub(flow.demand);
-                let entry = named.entry(flow.flow).or_insert((flow.tenant, FleetFlow::default()));
+                let entry = named
+                    .entry(flow.flow)
+                    .or_insert((flow.tenant, FleetFlow::default()));
                 entry.1.by_gateway.push((gateway, flow.demand));
             }
             if unnamed > 0 {
@@ -145,17 +150,22 @@ impl Division {
         for index in 0..targets.len() {
             while targets[index].seats < self.floor {
                 let richest = (0..targets.len()).max_by_key(|other| targets[*other].seats);
-                let Some(richest) = richest.filter(|other| targets[*other].seats > self.floor) else {
+                let Some(richest) = richest.filter(|other| targets[*other].seats > self.floor)
+                else {
                     break;
                 };
-                let largest = targets[richest].levels.iter_mut().max_by_key(|level| level.seats);
+                let largest = targets[richest]
+                    .levels
+                    .iter_mut()
+                    .max_by_key(|level| level.seats);
                 let Some(largest) = largest else { break };
                 largest.seats -= 1;
                 let level = largest.level.clone();
                 targets[richest].seats -= 1;
                 targets[index].seats += 1;
                 let own = targets[index].levels.iter_mut();
-                own.filter(|own| own.level == level).for_each(|own| own.seats += 1);
+                own.filter(|own| own.level == level)
+                    .for_each(|own| own.seats += 1);
             }
         }
     }

@@ -193,8 +193,7 @@ impl Gateway {
         let elapsed = now.since(at);
         let held = self.may_use(now).max(load.executing);
         let last = self.reported;
-        let changed =
-            (held, load.demand(), self.epoch) != (last.held, last.demand, last.epoch);
+        let changed = (held, load.demand(), self.epoch) != (last.held, last.demand, last.epoch);
         let due = changed || self.acknowledged < self.needed;
         elapsed >= self.settings.lease / 4 || (due && elapsed >= self.settings.report_interval)
     }

@@ -233,7 +233,10 @@ mod tests {
     fn a_ledger_of_another_version_is_refused_with_both_versions() {
         let error = Ledger::parse(br#"{"version": 2, "shape": "unknown"}"#).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("version 2") && text.contains("version 1"), "{text}");
+        assert!(
+            text.contains("version 2") && text.contains("version 1"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -71,7 +71,10 @@ mod tests {
         let mut charges = RemoteCharges::default();
         assert_eq!(charges.take(&ledger(10, 100), &own), []);
         let charged = charges.take(&ledger(50, 130), &own);
-        assert_eq!(charged.iter().map(|charge| charge.work).collect::<Vec<_>>(), [30]);
+        assert_eq!(
+            charged.iter().map(|charge| charge.work).collect::<Vec<_>>(),
+            [30]
+        );
         assert_eq!(charges.take(&ledger(90, 130), &own), []);
     }
 }

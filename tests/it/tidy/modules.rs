@@ -17,6 +17,7 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/store/src", STORE),
     ("crates/objects/src", OBJECTS),
     ("crates/eviction/src", EVICTION),
+    ("crates/fleet/src", FLEET),
     ("crates/cel/src", CEL),
     ("crates/admission/src", ADMISSION),
     ("crates/apiserver/src", APISERVER),
@@ -34,6 +35,26 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
 
 /// Modules, and which others each may use.
 pub(super) type Edges = &'static [(&'static str, &'static [&'static str])];
+
+/// Seats shared by gateways.
+const FLEET: Edges = &[
+    ("identity", &[]),
+    ("rules", &[]),
+    ("settings", &["rules"]),
+    ("grants", &["identity"]),
+    ("records", &["grants", "identity"]),
+    (
+        "book",
+        &["grants", "identity", "records", "rules", "settings"],
+    ),
+    ("gateway", &["identity", "records", "rules", "settings"]),
+    (
+        "coordinator",
+        &["book", "identity", "records", "rules", "settings"],
+    ),
+    ("division", &["book", "records"]),
+    ("remote", &["identity", "records"]),
+];
 
 /// The pure core.
 const CORE: Edges = &[

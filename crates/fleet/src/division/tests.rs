@@ -70,25 +70,37 @@ fn seats(division: &Division, reports: &[Report], pool: Seats) -> Vec<Seats> {
 #[test]
 fn a_flow_on_three_gateways_has_one_share_split_over_them() {
     let reports = [1, 2, 3].map(|mouse| report(&[(9, 9, 100), (mouse, mouse, 100)]));
-    assert_eq!(seats(&division(vec![level("low", 60, 60)]), &reports, 60), [20, 20, 20]);
+    assert_eq!(
+        seats(&division(vec![level("low", 60, 60)]), &reports, 60),
+        [20, 20, 20]
+    );
     let mice: Vec<_> = (1..10).map(|mouse| (mouse, mouse, 100)).collect();
     let all = [&[(99, 99, 100)][..], &mice].concat();
     let elephant = report(&[(99, 99, 100)]);
     let reports = [report(&all), elephant.clone(), elephant];
-    assert_eq!(seats(&division(vec![level("low", 60, 60)]), &reports, 60), [56, 2, 2]);
+    assert_eq!(
+        seats(&division(vec![level("low", 60, 60)]), &reports, 60),
+        [56, 2, 2]
+    );
 }
 
 #[test]
 fn the_flows_of_one_tenant_weigh_no_more_than_the_tenant_may() {
     let many: Vec<_> = (1..9).map(|flow| (flow, 7, 100)).collect();
     let reports = [report(&many), report(&[(100, 100, 100)])];
-    assert_eq!(seats(&division(vec![level("low", 60, 60)]), &reports, 60), [48, 12]);
+    assert_eq!(
+        seats(&division(vec![level("low", 60, 60)]), &reports, 60),
+        [48, 12]
+    );
 }
 
 #[test]
 fn seats_that_nobody_asks_for_are_spread() {
     let reports = [report(&[(1, 1, 10)]), report(&[]), report(&[])];
-    assert_eq!(seats(&division(vec![level("low", 40, 40)]), &reports, 40), [20, 10, 10]);
+    assert_eq!(
+        seats(&division(vec![level("low", 40, 40)]), &reports, 40),
+        [20, 10, 10]
+    );
 }
 
 #[test]
@@ -106,6 +118,10 @@ fn a_level_borrows_what_another_does_not_need_over_the_whole_fleet() {
 fn every_gateway_has_its_floor_and_no_more_is_given_than_there_is() {
     let mut division = division(vec![level("low", 10, 10)]);
     division.floor = 2;
-    let reports = [report(&[(1, 1, 100)]), report(&[(1, 1, 1)]), report(&[(1, 1, 1)])];
+    let reports = [
+        report(&[(1, 1, 100)]),
+        report(&[(1, 1, 1)]),
+        report(&[(1, 1, 1)]),
+    ];
     assert_eq!(seats(&division, &reports, 10), [6, 2, 2]);
 }

@@ -104,9 +104,12 @@ impl Judge {
     }
 
     /// At least 95 % of the seats are usable.
-    pub(super) fn check_recovered(&self, world: &World) -> Result<(), Violation> {
+    pub(super) fn check_recovered(world: &World) -> Result<(), Violation> {
         let now = world.now;
-        let usable = world.nodes.iter().map(|node| node.gateway.may_use(node.clock.read(now)));
+        let usable = world
+            .nodes
+            .iter()
+            .map(|node| node.gateway.may_use(node.clock.read(now)));
         let usable: u32 = usable.sum();
         if usable * 100 < world.limit * 95 {
             return Err(Violation::NotRecovered(usable, world.limit));

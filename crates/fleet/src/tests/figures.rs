@@ -130,16 +130,21 @@ impl Fleet {
 
     fn deliver(&mut self) {
         let now = self.now;
-        let (due, later) = std::mem::take(&mut self.reports).into_iter().partition(|r| r.0 <= now);
+        let (due, later) = std::mem::take(&mut self.reports)
+            .into_iter()
+            .partition(|r| r.0 <= now);
         self.reports = later;
         let due: Vec<(u64, usize, Report, _)> = due;
         for (_, number, report, receipt) in due {
             self.revision += 1;
             self.sites[number].gateway.reported(at(now), receipt);
-            self.coordinator.observe(at(now), report, Revision(self.revision));
+            self.coordinator
+                .observe(at(now), report, Revision(self.revision));
         }
         self.coordinator.read_all(at(now), at(now), []);
-        let (due, later) = std::mem::take(&mut self.ledgers).into_iter().partition(|l| l.0 <= now);
+        let (due, later) = std::mem::take(&mut self.ledgers)
+            .into_iter()
+            .partition(|l| l.0 <= now);
         self.ledgers = later;
         let due: Vec<(u64, Ledger)> = due;
         for (_, ledger) in due {
@@ -153,22 +158,24 @@ impl Fleet {
         for (number, site) in self.sites.iter_mut().enumerate() {
             let load = site.load(self.now);
             // While flows compete, work is reported at each interval.
-            let is_work_due = self.now % self.report_every == 0;
+            let is_work_due = self.now.is_multiple_of(self.report_every);
             if is_work_due || site.gateway.is_report_due(at(self.now), &load) {
                 let (report, receipt) = site.gateway.report(at(self.now), load);
-                self.reports.push((self.now + DELAY, number, report, receipt));
+                self.reports
+                    .push((self.now + DELAY, number, report, receipt));
             }
         }
     }
 
     fn propose(&mut self) {
         let division = &self.division;
-        let proposal = self
-            .coordinator
-            .propose(at(self.now), |members, pool| division.targets(members, pool));
+        let proposal = self.coordinator.propose(at(self.now), |members, pool| {
+            division.targets(members, pool)
+        });
         if let Some(proposal) = proposal {
             self.revision += 1;
-            self.coordinator.stored(proposal.attempt, Revision(self.revision));
+            self.coordinator
+                .stored(proposal.attempt, Revision(self.revision));
             self.ledgers.push((self.now + DELAY, proposal.ledger));
         }
     }
@@ -186,7 +193,8 @@ impl Fleet {
     fn rates(&mut self, millis: u64) -> BTreeMap<u64, f64> {
         let before = self.work();
         self.run_to(self.now + millis);
-        let gained = |(flow, work): (u64, u64)| (flow, as_f64(work - before[&flow]) / as_f64(millis));
+        let gained =
+            |(flow, work): (u64, u64)| (flow, as_f64(work - before[&flow]) / as_f64(millis));
         self.work().into_iter().map(gained).collect()
     }
 }
@@ -197,7 +205,10 @@ impl Site {
         let level = |level: usize| LevelReport {
             level: level.to_string(),
             held: 0,
-            demand: active().filter(|f| f.level == level).map(|f| f.threads).sum(),
+            demand: active()
+                .filter(|f| f.level == level)
+                .map(|f| f.threads)
+                .sum(),
         };
         let flow = |flow: &LocalFlow| FlowReport {
             level: flow.level.to_string(),
@@ -219,7 +230,10 @@ impl Site {
             self.level_seats = entry.levels.iter().map(|level| level.seats).collect();
         }
         for charge in self.charges.take(ledger, own) {
-            let flows = self.flows.iter_mut().filter(|flow| flow.flow == charge.flow);
+            let flows = self
+                .flows
+                .iter_mut()
+                .filter(|flow| flow.flow == charge.flow);
             for flow in flows.filter(|_| has_charges) {
                 flow.virtual_time += charge.work;
             }
@@ -233,12 +247,16 @@ impl Site {
         for level in 0..self.level_seats.len() {
             let mut used = vec![0; self.flows.len()];
             let here = |flow: &LocalFlow| flow.level == level && flow.begins <= now;
-            let active = self.flows.iter().filter(|flow| here(flow) && flow.begins < now);
+            let active = self
+                .flows
+                .iter()
+                .filter(|flow| here(flow) && flow.begins < now);
             let least = active.map(|flow| flow.virtual_time).min().unwrap_or(0);
             let new = self.flows.iter_mut().filter(|flow| here(flow));
             new.for_each(|flow| flow.virtual_time = flow.virtual_time.clamp(least, least + 20_000));
             for _ in 0..self.level_seats[level].min(left) {
-                let open = (0..used.len()).filter(|i| here(&self.flows[*i]) && used[*i] < self.flows[*i].threads);
+                let open = (0..used.len())
+                    .filter(|i| here(&self.flows[*i]) && used[*i] < self.flows[*i].threads);
                 let Some(next) = open.min_by_key(|i| self.flows[*i].virtual_time) else {
                     break;
                 };
@@ -274,15 +292,24 @@ fn a_flow_on_three_gateways_gets_one_share() {
         }
         fleet.run_to(5_000);
         let elephant = fleet.rates(10_000)[&99];
-        eprintln!("flow on three beside three on one, charges {has_charges}: {elephant:.1} of ideal 15");
+        eprintln!(
+            "flow on three beside three on one, charges {has_charges}: {elephant:.1} of ideal 15"
+        );
         assert!(!has_charges || (elephant - 15.0).abs() < 1.5, "{elephant}");
         let mut fleet = Fleet::new(3, &[60], 100);
         fleet.has_charges = has_charges;
-        fleet.sites.iter_mut().for_each(|site| site.flows = vec![flow(99, 100)]);
-        fleet.sites[0].flows.extend((0..9).map(|mouse| flow(mouse, 100)));
+        fleet
+            .sites
+            .iter_mut()
+            .for_each(|site| site.flows = vec![flow(99, 100)]);
+        fleet.sites[0]
+            .flows
+            .extend((0..9).map(|mouse| flow(mouse, 100)));
         fleet.run_to(5_000);
         let elephant = fleet.rates(10_000)[&99];
-        eprintln!("elephant on three, nine on one, charges {has_charges}: {elephant:.1} of ideal 6");
+        eprintln!(
+            "elephant on three, nine on one, charges {has_charges}: {elephant:.1} of ideal 6"
+        );
         assert!(!has_charges || (elephant - 6.0).abs() < 0.7, "{elephant}");
     }
 }
@@ -297,7 +324,9 @@ fn a_new_flow_soon_has_its_share() {
     for (interval, most, bound) in [(100, 0.6, 1.0), (500, 1.0, 1.6)] {
         let times: Vec<f64> = (0..30).map(|seed| time_to_share(seed, interval)).collect();
         let (median, max) = median(times);
-        eprintln!("report every {interval} ms: 90 % of the share after {median:.2} s, at most {max:.2} s");
+        eprintln!(
+            "report every {interval} ms: 90 % of the share after {median:.2} s, at most {max:.2} s"
+        );
         assert!(median <= most && max <= bound, "{median} {max}");
     }
 }
@@ -331,8 +360,13 @@ fn random_flows_on_three_to_eight_gateways_get_fair_shares() {
         let (jains, errors): (Vec<f64>, Vec<f64>) = figures.unzip();
         let (jain, _) = median(jains);
         let (error, worst) = median(errors);
-        eprintln!("charges {has_charges}: Jain {jain:.3}, worst share error {error:.2}, of all fleets {worst:.2}");
-        assert!(!has_charges || (jain >= 0.98 && error <= 0.1), "{jain} {error}");
+        eprintln!(
+            "charges {has_charges}: Jain {jain:.3}, worst share error {error:.2}, of all fleets {worst:.2}"
+        );
+        assert!(
+            !has_charges || (jain >= 0.98 && error <= 0.1),
+            "{jain} {error}"
+        );
     }
 }
 
@@ -363,11 +397,23 @@ fn fairness(seed: u64, has_charges: bool) -> (f64, f64) {
     let rates = fleet.rates(10_000);
     let mut parts = Vec::new();
     for level in 0..levels.len() {
-        let flows: Vec<u64> = level_of.iter().filter(|(_, l)| **l == level).map(|(f, _)| *f).collect();
+        let flows: Vec<u64> = level_of
+            .iter()
+            .filter(|(_, l)| **l == level)
+            .map(|(f, _)| *f)
+            .collect();
         let capacity: f64 = flows.iter().map(|flow| rates[flow]).sum();
         let ideal = max_min_shares(&vec![200.0; flows.len()], capacity);
-        parts.extend(flows.iter().zip(ideal).map(|(flow, ideal)| rates[flow] / ideal));
+        parts.extend(
+            flows
+                .iter()
+                .zip(ideal)
+                .map(|(flow, ideal)| rates[flow] / ideal),
+        );
     }
-    let error = parts.iter().map(|part| (part - 1.0).abs()).fold(0.0, f64::max);
+    let error = parts
+        .iter()
+        .map(|part| (part - 1.0).abs())
+        .fold(0.0, f64::max);
     (jain_index(parts).unwrap_or(0.0), error)
 }

@@ -96,7 +96,7 @@ impl World {
                 1 => 300,
                 _ => 1_000,
             },
-            unreliable: [15, 3][usize::from(seed % 2 == 0)],
+            unreliable: [15, 3][usize::from(seed.is_multiple_of(2))],
             judge: Judge::default(),
         };
         for number in 0..nodes {
@@ -166,7 +166,7 @@ impl World {
             self.judge = judge;
             verdict?;
         }
-        self.judge.check_recovered(self)
+        Judge::check_recovered(self)
     }
 
     /// The time within which seats are usable again after the last fault: an election, and twice what a silent gateway is waited for.
@@ -179,7 +179,7 @@ impl World {
         match event {
             Event::Tick(number, life) => self.tick(number, life),
             Event::Fault => self.fault(),
-            Event::ToEngine(number, life, operation) => self.to_engine(number, life, operation),
+            Event::ToEngine(number, life, operation) => self.arrive(number, life, operation),
             Event::Start(number) => self.start(number),
             Event::Revoke => self.engine.elected = None,
             Event::LearnLimit(number, limit) => self.nodes[number].limit = limit,
@@ -204,7 +204,9 @@ impl World {
         match event {
             Event::Answer(_, _, answer) => node.answer(self.now, answer, &self.settings),
             Event::SawLedger(_, _, ledger) => node.saw_ledger(self.now, &ledger),
-            Event::SawReport(_, _, report, revision) => node.saw_report(self.now, &report, revision),
+            Event::SawReport(_, _, report, revision) => {
+                node.saw_report(self.now, &report, revision);
+            }
             _ => {}
         }
     }
@@ -237,7 +239,11 @@ impl World {
         let operations = node.tick(self.now, &self.settings);
         // A process may pause between deciding and writing.
         let pauses = !self.is_calm() && self.random.percent(1);
-        let pause = if pauses { self.random.within(0..900 * MILLI) } else { 0 };
+        let pause = if pauses {
+            self.random.within(0..900 * MILLI)
+        } else {
+            0
+        };
         for operation in operations {
             self.send(number, life, pause, &operation);
         }
@@ -252,7 +258,11 @@ impl World {
         if self.nodes[number].is_cut[0] {
             return;
         }
-        let copies = if !self.is_calm() && self.random.percent(4) { 2 } else { 1 };
+        let copies = if !self.is_calm() && self.random.percent(4) {
+            2
+        } else {
+            1
+        };
         for _ in 0..copies {
             if let Some(delay) = self.delay() {
                 let event = Event::ToEngine(number, life, operation.clone());
@@ -261,7 +271,7 @@ impl World {
         }
     }
 
-    fn to_engine(&mut self, number: usize, life: u64, operation: Operation) {
+    fn arrive(&mut self, number: usize, life: u64, operation: Operation) {
         if !self.engine.is_up {
             return;
         }
@@ -280,7 +290,12 @@ impl World {
         match &answer {
             Answer::ReportStored(..) => self.tell_report(number),
             Answer::LedgerStored(..) => {
-                self.judge.ledger_written(&self.engine, &self.settings, self.limit, written.unwrap_or(0));
+                self.judge.ledger_written(
+                    &self.engine,
+                    &self.settings,
+                    self.limit,
+                    written.unwrap_or(0),
+                );
                 self.tell_ledger();
             }
             _ => {}
@@ -363,7 +378,11 @@ impl World {
         node.is_up = false;
         self.orphans.append(&mut node.running);
         self.orphans.retain(|(end, _)| *end > self.now);
-        if self.engine.elected.is_some_and(|((holder, _), _)| holder == number) {
+        if self
+            .engine
+            .elected
+            .is_some_and(|((holder, _), _)| holder == number)
+        {
             let at = self.now + self.random.within(0..800 * MILLI);
             self.schedule(at, Event::Revoke);
         }

@@ -91,9 +91,7 @@ impl Engine {
             Operation::ReadReports(sent) => {
                 Answer::Reports(sent, self.reports.iter().flatten().cloned().collect())
             }
-            Operation::ReadLedger => {
-                Answer::LedgerRead(Rc::clone(&self.ledger.0), self.ledger.1)
-            }
+            Operation::ReadLedger => Answer::LedgerRead(Rc::clone(&self.ledger.0), self.ledger.1),
             Operation::Campaign(life) => match self.elected {
                 Some((holder, fence)) if holder == (node, life) => Answer::Elected(fence),
                 Some(_) => return None,
@@ -110,8 +108,7 @@ impl Engine {
         let fence = self.elected.map(|(_, fence)| fence);
         let is_elected = fence == Some(proposal.ledger.fence);
         let needs_election = self.has_transactions && !self.rules.has(Mutant::NoFence);
-        let is_expected =
-            proposal.expected == self.ledger.1 || self.rules.has(Mutant::NoCompare);
+        let is_expected = proposal.expected == self.ledger.1 || self.rules.has(Mutant::NoCompare);
         if !is_expected || (needs_election && !is_elected) {
             return Answer::LedgerRefused(proposal.attempt);
         }

@@ -47,7 +47,10 @@ fn every_broken_rule_is_found() {
     for mutant in Mutant::ALL {
         match search(Some(*mutant), from, schedules) {
             Some((seed, violation)) => {
-                eprintln!("{mutant:?}: found in schedule {}: {violation:?}", seed + 1 - from);
+                eprintln!(
+                    "{mutant:?}: found in schedule {}: {violation:?}",
+                    seed + 1 - from
+                );
             }
             None => survivors.push(*mutant),
         }

@@ -117,7 +117,11 @@ impl Node {
         let more = may.min(self.wants).saturating_sub(self.executing(now));
         if more > 0 {
             let long = random.percent(50);
-            let lasts = if long { longest } else { random.within(1..longest + 1) };
+            let lasts = if long {
+                longest
+            } else {
+                random.within(1..longest + 1)
+            };
             self.running.push((now + lasts, more));
         }
     }
@@ -128,7 +132,10 @@ impl Node {
         let mut out = Vec::new();
         self.tick_gateway(now, local, &mut out);
         // A watch may have lost the last ledger.
-        if self.ledger_read.is_none_or(|at| passed(at, local, 3 * READ_EVERY)) {
+        if self
+            .ledger_read
+            .is_none_or(|at| passed(at, local, 3 * READ_EVERY))
+        {
             self.ledger_read = Some(local);
             out.push(Operation::ReadLedger);
         }
@@ -136,7 +143,9 @@ impl Node {
             self.coordinator = None;
             return out;
         }
-        let is_read_due = self.last_read.is_none_or(|at| passed(at, local, READ_EVERY));
+        let is_read_due = self
+            .last_read
+            .is_none_or(|at| passed(at, local, READ_EVERY));
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.set_limit(self.limit);
             if let Some((attempt, at)) = self.ledger_sent
@@ -173,7 +182,9 @@ impl Node {
             }],
             flows: Vec::new(),
         };
-        let is_waiting = self.report_sent.is_some_and(|at| !passed(at, local, PATIENCE));
+        let is_waiting = self
+            .report_sent
+            .is_some_and(|at| !passed(at, local, PATIENCE));
         let has_left = self.is_leaving && load.executing == 0;
         if !is_waiting && (has_left || self.gateway.is_report_due(local, &load)) {
             let (report, receipt) = self.gateway.report(local, load);
@@ -230,16 +241,26 @@ impl Node {
             }
             Answer::Reports(sent, reports) => {
                 if let Some(coordinator) = &mut self.coordinator {
-                    let reports = reports.iter().map(|(r, revision)| ((**r).clone(), *revision));
+                    let reports = reports
+                        .iter()
+                        .map(|(r, revision)| ((**r).clone(), *revision));
                     coordinator.read_all(sent, local, reports);
                 }
             }
-            Answer::LedgerRead(ledger, revision) => self.ledger_read(local, &ledger, revision, settings),
+            Answer::LedgerRead(ledger, revision) => {
+                self.ledger_read(local, &ledger, revision, settings);
+            }
             Answer::Elected(fence) => self.fence = self.fence.max(Some(fence)),
         }
     }
 
-    fn ledger_read(&mut self, local: Time, ledger: &Ledger, revision: Revision, settings: &Settings) {
+    fn ledger_read(
+        &mut self,
+        local: Time,
+        ledger: &Ledger,
+        revision: Revision,
+        settings: &Settings,
+    ) {
         self.gateway.apply(local, ledger);
         if let Some(coordinator) = &mut self.coordinator {
             if coordinator.must_read() {
@@ -252,7 +273,12 @@ impl Node {
             }
             let settings = settings.clone();
             self.coordinator = Some(Coordinator::new(
-                settings, fence, self.limit, local, ledger.clone(), revision,
+                settings,
+                fence,
+                self.limit,
+                local,
+                ledger.clone(),
+                revision,
             ));
         }
     }
@@ -275,7 +301,9 @@ fn passed(at: Time, now: Time, millis: u64) -> bool {
 
 /// Floors, and the rest by demand.
 fn divide(members: &[&Report], pool: u32, floor: u32) -> Vec<Target> {
-    let wants = members.iter().map(|report| 1 + u64::from(report.levels[0].demand) * 100);
+    let wants = members
+        .iter()
+        .map(|report| 1 + u64::from(report.levels[0].demand) * 100);
     let wants: Vec<u64> = wants.map(|want| want * u64::from(pool)).collect();
     let floors = floor * u32::try_from(members.len()).unwrap();
     let parts = in_proportion(&wants, u64::from(pool.saturating_sub(floors)));
