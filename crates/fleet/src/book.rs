@@ -9,19 +9,19 @@ use fairgate_core::apf::Seats;
 
 use crate::{
     grants::Grants,
-    identity::{Epoch, Identity},
+    identity::{Epoch, GatewayRun},
     records::{LedgerEntry, LevelGrant, Report, Reported, Standing},
-    rules::{Mutant, Rules},
+    rules::{Mutant, ProtocolRules},
     settings::Settings,
 };
 
 impl LedgerEntry {
     /// The seats that this run of a gateway may be using.
     pub fn reserved(&self) -> Seats {
-        self.reserved_by(Rules::default())
+        self.reserved_by(ProtocolRules::default())
     }
 
-    pub(crate) fn reserved_by(&self, rules: Rules) -> Seats {
+    pub(crate) fn reserved_by(&self, rules: ProtocolRules) -> Seats {
         let outstanding = self.outstanding.greatest();
         if self.standing == Standing::Gone {
             return outstanding;
@@ -41,7 +41,7 @@ impl LedgerEntry {
 
 /// What a gateway should have: its seats, at least the floor, and how they are divided among levels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct SeatTarget {
     /// All its seats.
     pub seats: Seats,
     /// By level; sums to `seats`, or is empty.
@@ -53,7 +53,7 @@ pub(crate) struct Book<'a> {
     settings: &'a Settings,
     pub(crate) entries: Vec<LedgerEntry>,
     /// What to put in place of the entries of a name if its new run cannot join yet.
-    before_join: Vec<(Identity, Vec<LedgerEntry>)>,
+    before_join: Vec<(GatewayRun, Vec<LedgerEntry>)>,
 }
 
 impl<'a> Book<'a> {
@@ -155,7 +155,7 @@ impl<'a> Book<'a> {
     }
 
     /// Takes the seats of a gateway back, but for its floor.
-    pub(crate) fn reclaim(&mut self, gateway: &Identity, epoch: Epoch) {
+    pub(crate) fn reclaim(&mut self, gateway: &GatewayRun, epoch: Epoch) {
         let floor = self.settings.floor;
         self.entries.retain_mut(|entry| {
             if entry.gateway != *gateway {
@@ -191,7 +191,7 @@ impl<'a> Book<'a> {
 
     /// Grants the targets as far as seats are free: decreases at once, increases from seats that are not reserved. New
     /// gateways first get their floor; one for which there is no seat yet is not listed.
-    pub(crate) fn grant(&mut self, mut targets: Vec<Target>, limit: Seats, epoch: Epoch) {
+    pub(crate) fn grant(&mut self, mut targets: Vec<SeatTarget>, limit: Seats, epoch: Epoch) {
         let rules = self.settings.rules;
         let floor = self.settings.floor;
         self.let_join(&mut targets, limit, epoch);
@@ -204,7 +204,7 @@ impl<'a> Book<'a> {
         let is_held_for_certain =
             self.reserved() <= u64::from(limit) || rules.has(Mutant::HeldIsFree);
         let members = self.entries.iter_mut().filter(|entry| is_divided(entry));
-        let mut pairs: Vec<(&mut LedgerEntry, Target)> = members.zip(targets).collect();
+        let mut pairs: Vec<(&mut LedgerEntry, SeatTarget)> = members.zip(targets).collect();
         let wants: Vec<u64> = pairs
             .iter()
             .map(|(entry, target)| u64::from(target.seats.saturating_sub(entry.reserved_by(rules))))
@@ -224,7 +224,7 @@ impl<'a> Book<'a> {
     }
 
     /// New runs get their floor, one after the other, if there are seats for it; otherwise all stays as it was before they came.
-    fn let_join(&mut self, targets: &mut Vec<Target>, limit: Seats, epoch: Epoch) {
+    fn let_join(&mut self, targets: &mut Vec<SeatTarget>, limit: Seats, epoch: Epoch) {
         let floor = self.settings.floor;
         for (gateway, before) in std::mem::take(&mut self.before_join) {
             let reserved = self.reserved();
@@ -270,9 +270,9 @@ fn is_divided(entry: &LedgerEntry) -> bool {
 pub(crate) const UNKNOWN: u64 = 0;
 
 /// Runs of a gateway that nobody listed may have used the floor.
-fn unknown_run(gateway: &Identity, floor: Seats) -> LedgerEntry {
+fn unknown_run(gateway: &GatewayRun, floor: Seats) -> LedgerEntry {
     LedgerEntry {
-        gateway: Identity {
+        gateway: GatewayRun {
             name: gateway.name.clone(),
             incarnation: UNKNOWN,
         },

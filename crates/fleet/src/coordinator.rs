@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use fairgate_core::{apf::Seats, time::Time};
 
 use crate::{
-    book::{Book, Target, UNKNOWN},
-    identity::{Epoch, Fence, Identity, Revision},
-    records::{FORMAT_VERSION, FlowWork, Ledger, LedgerEntry, Report, Standing},
+    book::{Book, SeatTarget, UNKNOWN},
+    identity::{Epoch, Fence, GatewayRun, KeyRevision},
+    records::{FORMAT_VERSION, FlowWork, LedgerEntry, Report, SeatLedger, Standing},
     rules::Mutant,
     settings::Settings,
 };
@@ -29,38 +29,38 @@ pub struct Coordinator {
     /// L.
     limit: Seats,
     /// The ledger as it is stored, as far as known.
-    stored: Ledger,
-    revision: Revision,
+    stored: SeatLedger,
+    revision: KeyRevision,
     adopted: Time,
     /// Whether all reports were read since a ledger of another coordinator was adopted.
     has_read_reports: bool,
-    in_flight: Option<(Attempt, Ledger)>,
+    in_flight: Option<(WriteAttempt, SeatLedger)>,
     attempts: u64,
     must_read: bool,
     /// The revision that the ledger was expected to have when a write was refused.
-    refused: Option<Revision>,
+    refused: Option<KeyRevision>,
     is_deposed: bool,
     written: Option<Time>,
-    reports: BTreeMap<String, (Revision, Report)>,
+    reports: BTreeMap<String, (KeyRevision, Report)>,
     /// When the last news of a run was first seen.
-    last_news: BTreeMap<Identity, Time>,
-    silent: BTreeSet<Identity>,
+    last_news: BTreeMap<GatewayRun, Time>,
+    silent: BTreeSet<GatewayRun>,
 }
 
 /// A ledger to be written: if the ledger has this revision, and the election key was created at the ledger's fence.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// What to write.
-    pub ledger: Ledger,
+    pub ledger: SeatLedger,
     /// The revision that the ledger must have.
-    pub expected: Revision,
+    pub expected: KeyRevision,
     /// Which attempt this is; hand it back with the outcome.
-    pub attempt: Attempt,
+    pub attempt: WriteAttempt,
 }
 
 /// Tells the outcomes of attempts to write apart, so that a late answer is not taken for that of a later attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attempt(u64);
+pub struct WriteAttempt(u64);
 
 impl Coordinator {
     /// A coordinator whose election key was created at `fence`. It adopts the ledger that was read **after** that.
@@ -69,15 +69,15 @@ impl Coordinator {
         fence: Fence,
         limit: Seats,
         now: Time,
-        ledger: Ledger,
-        revision: Revision,
+        ledger: SeatLedger,
+        revision: KeyRevision,
     ) -> Self {
         let mut coordinator = Self {
             settings,
             fence,
             limit,
-            stored: Ledger::default(),
-            revision: Revision::default(),
+            stored: SeatLedger::default(),
+            revision: KeyRevision::default(),
             adopted: now,
             has_read_reports: false,
             in_flight: None,
@@ -116,7 +116,7 @@ impl Coordinator {
     }
 
     /// The ledger has been read: from the engine itself, not from a cache, by a read sent after whatever made it necessary.
-    pub fn adopt(&mut self, now: Time, ledger: Ledger, revision: Revision) {
+    pub fn adopt(&mut self, now: Time, ledger: SeatLedger, revision: KeyRevision) {
         self.in_flight = None;
         self.must_read = false;
         // The ledger was as expected, so it is the election key that has gone.
@@ -142,7 +142,7 @@ impl Coordinator {
     }
 
     /// A report arrived, by a watch or a read, at this revision of its key.
-    pub fn observe(&mut self, now: Time, report: Report, revision: Revision) {
+    pub fn observe(&mut self, now: Time, report: Report, revision: KeyRevision) {
         let name = &report.gateway.name;
         let known = self.reports.get(name);
         if known.is_some_and(|(known, _)| *known >= revision) {
@@ -165,7 +165,7 @@ impl Coordinator {
         self.reports.insert(name.clone(), (revision, report));
     }
 
-    fn is_gone(&self, run: &Identity) -> bool {
+    fn is_gone(&self, run: &GatewayRun) -> bool {
         let entry = self.stored.entry(run);
         entry.is_some_and(|entry| entry.standing == Standing::Gone)
     }
@@ -175,7 +175,7 @@ impl Coordinator {
         &mut self,
         sent: Time,
         now: Time,
-        reports: impl IntoIterator<Item = (Report, Revision)>,
+        reports: impl IntoIterator<Item = (Report, KeyRevision)>,
     ) {
         for (report, revision) in reports {
             self.observe(now, report, revision);
@@ -202,7 +202,7 @@ impl Coordinator {
     pub fn propose(
         &mut self,
         now: Time,
-        divide: impl FnOnce(&[&Report], Seats) -> Vec<Target>,
+        divide: impl FnOnce(&[&Report], Seats) -> Vec<SeatTarget>,
     ) -> Option<Proposal> {
         let interval = self.settings.ledger_interval;
         let is_early = self.written.is_some_and(|at| now.since(at) < interval);
@@ -223,27 +223,43 @@ impl Coordinator {
         if !self.is_worth_writing(&entries, &flows) {
             return None;
         }
-        let ledger = Ledger {
+        let ledger = SeatLedger {
             version: FORMAT_VERSION,
             epoch,
             fence: self.fence,
             entries,
             flows,
         };
-        for entry in &ledger.entries {
-            if self.stored.entry(&entry.gateway).is_none() {
-                self.last_news.insert(entry.gateway.clone(), now);
-            }
-        }
+        self.restart_clocks(now, &ledger);
         self.written = Some(now);
         self.attempts += 1;
-        let attempt = Attempt(self.attempts);
+        let attempt = WriteAttempt(self.attempts);
         self.in_flight = Some((attempt, ledger.clone()));
         Some(Proposal {
             ledger,
             expected: self.revision,
             attempt,
         })
+    }
+
+    /// What a run leaves behind is reserved from now on, when its successor is listed: runs between them may have used the floor.
+    fn restart_clocks(&mut self, now: Time, ledger: &SeatLedger) {
+        for entry in &ledger.entries {
+            let gateway = &entry.gateway;
+            let known = self.stored.entry(gateway);
+            let was_gone = known.is_some_and(|known| known.standing == Standing::Gone);
+            let mut same_name = ledger
+                .entries
+                .iter()
+                .filter(|e| e.gateway.name == gateway.name);
+            let has_new_run = same_name.any(|other| self.stored.entry(&other.gateway).is_none());
+            let is_unknown = gateway.incarnation == UNKNOWN;
+            let is_newly_gone = entry.standing == Standing::Gone && !was_gone;
+            if known.is_none() || is_newly_gone || (is_unknown && has_new_run) {
+                self.silent.remove(gateway);
+                self.last_news.insert(gateway.clone(), now);
+            }
+        }
     }
 
     /// Whether some gateway has applied a ledger that this coordinator has not seen: a successor wrote it, or the engine
@@ -257,7 +273,7 @@ impl Coordinator {
     fn entries(
         &self,
         epoch: Epoch,
-        divide: impl FnOnce(&[&Report], Seats) -> Vec<Target>,
+        divide: impl FnOnce(&[&Report], Seats) -> Vec<SeatTarget>,
     ) -> Option<Vec<LedgerEntry>> {
         let mut book = Book::new(&self.settings, &self.stored.entries);
         for gateway in &self.silent {
@@ -277,7 +293,7 @@ impl Coordinator {
         let pool = book.pool(self.limit);
         let mut targets = divide(&members, pool);
         // A member without a report in memory would shift the targets: there is none, since all reports have been read.
-        targets.resize(book.members().count(), Target::default());
+        targets.resize(book.members().count(), SeatTarget::default());
         book.grant(targets, self.limit, epoch);
         let bound = before.max(self.limit.into());
         let breaks_rules = self.settings.rules.is_any_broken();
@@ -292,7 +308,7 @@ impl Coordinator {
 
     /// What flows that are active at several gateways received at each.
     fn flow_work(&self) -> Vec<FlowWork> {
-        let mut flows: BTreeMap<(&str, u64), Vec<(Identity, u64)>> = BTreeMap::new();
+        let mut flows: BTreeMap<(&str, u64), Vec<(GatewayRun, u64)>> = BTreeMap::new();
         for (_, report) in self.reports.values() {
             for flow in &report.flows {
                 let works = flows.entry((&flow.level, flow.flow)).or_default();
@@ -336,7 +352,7 @@ impl Coordinator {
     }
 
     /// The ledger of this attempt is stored, at this revision.
-    pub fn stored(&mut self, attempt: Attempt, revision: Revision) {
+    pub fn stored(&mut self, attempt: WriteAttempt, revision: KeyRevision) {
         let Some((_, ledger)) = self.in_flight.take_if(|(current, _)| *current == attempt) else {
             return;
         };
@@ -348,7 +364,7 @@ impl Coordinator {
     }
 
     /// The ledger of this attempt was refused: read it.
-    pub fn refused(&mut self, attempt: Attempt) {
+    pub fn refused(&mut self, attempt: WriteAttempt) {
         if self
             .in_flight
             .take_if(|(current, _)| *current == attempt)
@@ -360,7 +376,7 @@ impl Coordinator {
     }
 
     /// Nobody knows whether the ledger of this attempt is stored: read it.
-    pub fn unanswered(&mut self, attempt: Attempt) {
+    pub fn unanswered(&mut self, attempt: WriteAttempt) {
         if self
             .in_flight
             .take_if(|(current, _)| *current == attempt)
@@ -371,7 +387,7 @@ impl Coordinator {
     }
 
     /// The ledger as it is stored, as far as known.
-    pub fn ledger(&self) -> &Ledger {
+    pub fn ledger(&self) -> &SeatLedger {
         &self.stored
     }
 }

@@ -19,7 +19,7 @@ use fairgate_core::{
 };
 
 use crate::{
-    book::{Target, in_proportion},
+    book::{SeatTarget, in_proportion},
     records::{LevelGrant, Report},
 };
 
@@ -36,7 +36,7 @@ pub struct FleetLevel {
 
 /// What the division follows besides reports.
 #[derive(Clone, Debug)]
-pub struct Division {
+pub struct FleetDivision {
     /// All levels.
     pub levels: Vec<FleetLevel>,
     /// What the flows of one tenant weigh together at most.
@@ -48,13 +48,13 @@ pub struct Division {
 /// Parts of a seat in which shares are computed.
 const PARTS: f64 = 1e6;
 
-impl Division {
+impl FleetDivision {
     /// The target of each gateway, in the order of the reports. Sums to `pool`, or to the floors if these are more.
     ///
     /// `O(levels · flows²)` with few allocations; for a timer.
-    pub fn targets(&self, reports: &[&Report], pool: Seats) -> Vec<Target> {
+    pub fn targets(&self, reports: &[&Report], pool: Seats) -> Vec<SeatTarget> {
         let limits = self.level_limits(reports, pool);
-        let mut targets = vec![Target::default(); reports.len()];
+        let mut targets = vec![SeatTarget::default(); reports.len()];
         for (level, limit) in self.levels.iter().zip(limits) {
             let parts = self.level_parts(&level.name, reports, limit);
             for (target, seats) in targets.iter_mut().zip(parts) {
@@ -146,7 +146,7 @@ impl Division {
     }
 
     /// Gives gateways with less than the floor what they lack, of whoever has most.
-    fn raise_to_floors(&self, targets: &mut [Target]) {
+    fn raise_to_floors(&self, targets: &mut [SeatTarget]) {
         for index in 0..targets.len() {
             while targets[index].seats < self.floor {
                 let richest = (0..targets.len()).max_by_key(|other| targets[*other].seats);

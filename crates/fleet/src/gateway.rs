@@ -13,17 +13,17 @@ use std::time::Duration;
 use fairgate_core::{apf::Seats, time::Time};
 
 use crate::{
-    identity::{Epoch, Identity},
-    records::{FORMAT_VERSION, FlowReport, Ledger, LevelReport, Report, Standing},
+    identity::{Epoch, GatewayRun},
+    records::{FORMAT_VERSION, FlowLoad, LevelLoad, Report, SeatLedger, Standing},
     rules::Mutant,
     settings::Settings,
 };
 
 /// What a gateway knows of its part of the fleet.
 #[derive(Clone, Debug)]
-pub struct Gateway {
+pub struct FleetGateway {
     settings: Settings,
-    identity: Identity,
+    identity: GatewayRun,
     epoch: Epoch,
     /// The seats of the last ledger that listed this run.
     grant: Seats,
@@ -38,12 +38,12 @@ pub struct Gateway {
     settled_from: Time,
     /// From when the floor may be used.
     floor_from: Time,
-    phase: Phase,
+    phase: GatewayPhase,
     reported: LastReport,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum GatewayPhase {
     Running,
     /// It dispatches nothing any more.
     Leaving,
@@ -91,7 +91,7 @@ impl Receipt {
 
 /// What became of a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
+pub enum LedgerOutcome {
     /// It is older than the one in force, or the same.
     Stale,
     /// It is in force, and does not list this run.
@@ -106,9 +106,9 @@ pub struct Load {
     /// Seats executing.
     pub executing: Seats,
     /// By level.
-    pub levels: Vec<LevelReport>,
+    pub levels: Vec<LevelLoad>,
     /// The most active flows.
-    pub flows: Vec<FlowReport>,
+    pub flows: Vec<FlowLoad>,
 }
 
 impl Load {
@@ -118,10 +118,10 @@ impl Load {
     }
 }
 
-impl Gateway {
+impl FleetGateway {
     /// A gateway that started at `now`. It may use its floor when requests of an earlier run have ended for certain: after D, or as soon
     /// as a ledger lists it.
-    pub fn new(settings: Settings, identity: Identity, now: Time) -> Self {
+    pub fn new(settings: Settings, identity: GatewayRun, now: Time) -> Self {
         let wait = if settings.rules.has(Mutant::FloorAtOnce) {
             Duration::ZERO
         } else {
@@ -138,7 +138,7 @@ impl Gateway {
             acknowledged: 0,
             needed: 1,
             next_sequence: 1,
-            phase: Phase::Running,
+            phase: GatewayPhase::Running,
             reported: LastReport::default(),
         }
     }
@@ -150,26 +150,26 @@ impl Gateway {
     pub fn may_use(&self, now: Time) -> Seats {
         let grant_holds = self.holds(now);
         match self.phase {
-            Phase::Leaving => 0,
+            GatewayPhase::Leaving => 0,
             _ if grant_holds => self.grant,
-            Phase::Running if now >= self.floor_from => self.settings.floor,
-            Phase::Running | Phase::Displaced => 0,
+            GatewayPhase::Running if now >= self.floor_from => self.settings.floor,
+            GatewayPhase::Running | GatewayPhase::Displaced => 0,
         }
     }
 
     /// Where it stands.
     pub fn state(&self, now: Time) -> GatewayState {
         match self.phase {
-            Phase::Leaving => GatewayState::Leaving,
-            Phase::Displaced => GatewayState::Displaced,
-            Phase::Running if self.holds(now) => GatewayState::Granted,
-            Phase::Running if now >= self.floor_from => GatewayState::Isolated,
-            Phase::Running => GatewayState::Starting,
+            GatewayPhase::Leaving => GatewayState::Leaving,
+            GatewayPhase::Displaced => GatewayState::Displaced,
+            GatewayPhase::Running if self.holds(now) => GatewayState::Granted,
+            GatewayPhase::Running if now >= self.floor_from => GatewayState::Isolated,
+            GatewayPhase::Running => GatewayState::Starting,
         }
     }
 
     /// Who it is.
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &GatewayRun {
         &self.identity
     }
 
@@ -184,7 +184,7 @@ impl Gateway {
 
     /// Whether a report is due: something changed and the interval has passed, or a quarter of the lease has.
     pub fn is_report_due(&self, now: Time, load: &Load) -> bool {
-        if self.phase == Phase::Displaced {
+        if self.phase == GatewayPhase::Displaced {
             return false;
         }
         let Some(at) = self.reported.at else {
@@ -227,7 +227,7 @@ impl Gateway {
             held,
             lapsed: !self.holds(now),
             settled: now >= self.settled_from,
-            leaving: self.phase == Phase::Leaving,
+            leaving: self.phase == GatewayPhase::Leaving,
             levels: load.levels,
             flows: load.flows,
         };
@@ -270,35 +270,35 @@ impl Gateway {
     }
 
     /// Applies a ledger if it is newer than the one in force.
-    pub fn apply(&mut self, now: Time, ledger: &Ledger) -> Applied {
+    pub fn apply(&mut self, now: Time, ledger: &SeatLedger) -> LedgerOutcome {
         self.notice_lapse(now);
         let any_epoch = self.settings.rules.has(Mutant::EpochsMayFall);
         if ledger.epoch <= self.epoch && !any_epoch {
-            return Applied::Stale;
+            return LedgerOutcome::Stale;
         }
         self.epoch = ledger.epoch;
         let entry = ledger.entry(&self.identity);
         let Some(entry) = entry.filter(|entry| entry.standing != Standing::Gone) else {
             self.grant = 0;
             self.acknowledged = 0;
-            return Applied::NotListed;
+            return LedgerOutcome::NotListed;
         };
         self.grant = entry.grant;
         self.acknowledged = entry.reported.sequence;
         self.floor_from = self.floor_from.min(now);
-        Applied::Granted
+        LedgerOutcome::Granted
     }
 
     /// Stops dispatching for good. Report until a report with nothing executing is stored.
     pub fn leave(&mut self) {
-        self.phase = Phase::Leaving;
+        self.phase = GatewayPhase::Leaving;
     }
 
     /// Another process reports under this name. What is granted may be used until it expires; after that there is no floor, because the
     /// other process has it.
     pub fn displace(&mut self) {
-        if self.phase == Phase::Running {
-            self.phase = Phase::Displaced;
+        if self.phase == GatewayPhase::Running {
+            self.phase = GatewayPhase::Displaced;
         }
     }
 }

@@ -18,12 +18,12 @@ pub struct Fence(pub u64);
 
 /// The revision of a key in the engine, for compare-and-swap; 0: the key does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(pub u64);
+pub struct KeyRevision(pub u64);
 
 /// One run of one gateway.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Identity {
+pub struct GatewayRun {
     /// The configured name of the gateway. No two processes that run at the same time may have the same name.
     pub name: String,
     /// A number that no other run of this gateway has or had: 64 random bits, not 0.

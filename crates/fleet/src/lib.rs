@@ -1,6 +1,6 @@
 //! The protocol by which several gateways share the seats of the servers behind them.
 //!
-//! Each [gateway](gateway::Gateway) schedules alone, with no round trip for a request, and *reports* what it holds and asks for. One of them is
+//! Each [gateway](gateway::FleetGateway) schedules alone, with no round trip for a request, and *reports* what it holds and asks for. One of them is
 //! [coordinator](coordinator::Coordinator): it writes a *ledger* that says how many seats each may use. Both are keys in an *engine* with
 //! compare-and-swap, such as etcd. This crate has no clock, no I/O and no randomness: times are arguments, records come in and go out.
 //!

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     grants::Grants,
-    identity::{Epoch, Fence, Identity},
+    identity::{Epoch, Fence, GatewayRun},
 };
 
 /// The version of the format that this program writes, and the only one that it reads.
@@ -24,7 +24,7 @@ pub struct Report {
     /// [`FORMAT_VERSION`].
     pub version: u32,
     /// Who reports.
-    pub gateway: Identity,
+    pub gateway: GatewayRun,
     /// Counts the reports of this incarnation, from 1.
     pub sequence: u64,
     /// The last ledger that the gateway applied.
@@ -40,16 +40,16 @@ pub struct Report {
     pub leaving: bool,
     /// By level.
     #[serde(default)]
-    pub levels: Vec<LevelReport>,
+    pub levels: Vec<LevelLoad>,
     /// The most active flows.
     #[serde(default)]
-    pub flows: Vec<FlowReport>,
+    pub flows: Vec<FlowLoad>,
 }
 
 /// One priority level at a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LevelReport {
+pub struct LevelLoad {
     /// The name of the PriorityLevelConfiguration.
     pub level: String,
     /// max(limit in force, seats executing).
@@ -61,7 +61,7 @@ pub struct LevelReport {
 /// One flow at a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FlowReport {
+pub struct FlowLoad {
     /// The name of its level.
     pub level: String,
     /// The keyed hash of FlowSchema and flow distinguisher.
@@ -77,7 +77,7 @@ pub struct FlowReport {
 /// Who may use how many seats, under `ledger`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ledger {
+pub struct SeatLedger {
     /// [`FORMAT_VERSION`].
     pub version: u32,
     /// The number of this ledger.
@@ -108,7 +108,7 @@ pub enum Standing {
 #[serde(rename_all = "camelCase")]
 pub struct LedgerEntry {
     /// Which run.
-    pub gateway: Identity,
+    pub gateway: GatewayRun,
     /// What it has to do with the fleet.
     pub standing: Standing,
     /// Its seats. 0 if it is gone.
@@ -152,10 +152,10 @@ pub struct LevelGrant {
 pub struct FlowWork {
     /// The name of its level.
     pub level: String,
-    /// [`FlowReport::flow`].
+    /// [`FlowLoad::flow`].
     pub flow: u64,
-    /// By gateway: [`FlowReport::work`].
-    pub work: Vec<(Identity, u64)>,
+    /// By gateway: [`FlowLoad::work`].
+    pub work: Vec<(GatewayRun, u64)>,
 }
 
 /// Why a record cannot be used.
@@ -199,7 +199,7 @@ impl Report {
     }
 }
 
-impl Ledger {
+impl SeatLedger {
     /// Reads a ledger.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl Ledger {
     }
 
     /// The entry of this run.
-    pub fn entry(&self, gateway: &Identity) -> Option<&LedgerEntry> {
+    pub fn entry(&self, gateway: &GatewayRun) -> Option<&LedgerEntry> {
         self.entries.iter().find(|entry| entry.gateway == *gateway)
     }
 }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_ledger_of_another_version_is_refused_with_both_versions() {
-        let error = Ledger::parse(br#"{"version": 2, "shape": "unknown"}"#).unwrap_err();
+        let error = SeatLedger::parse(br#"{"version": 2, "shape": "unknown"}"#).unwrap_err();
         let text = error.to_string();
         assert!(
             text.contains("version 2") && text.contains("version 1"),

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::{identity::Identity, records::Ledger};
+use crate::{identity::GatewayRun, records::SeatLedger};
 
 /// What was charged so far.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteCharges {
-    seen: BTreeMap<(String, u64), BTreeMap<Identity, u64>>,
+    seen: BTreeMap<(String, u64), BTreeMap<GatewayRun, u64>>,
 }
 
 /// What one flow received elsewhere.
@@ -27,7 +27,7 @@ pub struct Charge {
 impl RemoteCharges {
     /// What flows received at gateways other than `own` between the last ledger and this one. Work at a gateway that
     /// is listed for the first time counts from now on. Flows that the ledger does not list are forgotten.
-    pub fn take(&mut self, ledger: &Ledger, own: &Identity) -> Vec<Charge> {
+    pub fn take(&mut self, ledger: &SeatLedger, own: &GatewayRun) -> Vec<Charge> {
         let mut seen = BTreeMap::new();
         let mut charges = Vec::new();
         for flow in &ledger.flows {
@@ -56,17 +56,17 @@ mod tests {
 
     #[test]
     fn only_what_others_served_since_the_last_ledger_is_charged() {
-        let [own, other] = ["a", "b"].map(|name| Identity {
+        let [own, other] = ["a", "b"].map(|name| GatewayRun {
             name: name.to_owned(),
             incarnation: 1,
         });
-        let ledger = |here, there| Ledger {
+        let ledger = |here, there| SeatLedger {
             flows: vec![FlowWork {
                 level: "low".to_owned(),
                 flow: 7,
                 work: vec![(own.clone(), here), (other.clone(), there)],
             }],
-            ..Ledger::default()
+            ..SeatLedger::default()
         };
         let mut charges = RemoteCharges::default();
         assert_eq!(charges.take(&ledger(10, 100), &own), []);

@@ -1,10 +1,10 @@
 //! The rules that tests break one at a time, to show that the search finds what each of them is for.
 //!
-//! Outside tests no rule is broken: nothing else can make a [`Rules`] that differs from the default.
+//! Outside tests no rule is broken: nothing else can make a [`ProtocolRules`] that differs from the default.
 
 /// Which rule is broken, if any.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct ProtocolRules {
     broken: Option<Mutant>,
 }
 
@@ -62,34 +62,35 @@ pub(crate) enum Mutant {
 
 #[cfg(test)]
 impl Mutant {
-    pub(crate) const ALL: &[Self] = &[
-        Self::NoAcknowledgement,
-        Self::OnlyLastGrant,
-        Self::NoHeldSeats,
-        Self::HeldIsTheLimit,
-        Self::ReclaimAtLease,
-        Self::ReclaimByFirstOrder,
-        Self::ReclaimWithoutDrain,
-        Self::SilenceWithoutRead,
-        Self::ClocksNotRestarted,
-        Self::NoFence,
-        Self::NoCompare,
-        Self::FloorNotReserved,
-        Self::ForgetPredecessor,
-        Self::ForgetUnlistedRun,
-        Self::LeavingFreesFloor,
-        Self::FloorAtOnce,
-        Self::LapseIsForgotten,
-        Self::AnyAcknowledgement,
-        Self::LeaseFromAnswer,
-        Self::LeaseWithoutEnd,
-        Self::EpochsMayFall,
-        Self::HeldIsFree,
-        Self::IncreaseAtOnce,
+    /// All, with a seed from which on the search soon finds each.
+    pub(crate) const ALL: &[(Self, u64)] = &[
+        (Self::NoAcknowledgement, 1),
+        (Self::OnlyLastGrant, 1),
+        (Self::NoHeldSeats, 1),
+        (Self::HeldIsTheLimit, 1),
+        (Self::ReclaimAtLease, 1),
+        (Self::ReclaimByFirstOrder, 1),
+        (Self::ReclaimWithoutDrain, 1),
+        (Self::SilenceWithoutRead, 1),
+        (Self::ClocksNotRestarted, 1),
+        (Self::NoFence, 1),
+        (Self::NoCompare, 1),
+        (Self::FloorNotReserved, 1),
+        (Self::ForgetPredecessor, 1),
+        (Self::ForgetUnlistedRun, 1),
+        (Self::LeavingFreesFloor, 1),
+        (Self::FloorAtOnce, 1),
+        (Self::LapseIsForgotten, 1),
+        (Self::AnyAcknowledgement, 1),
+        (Self::LeaseFromAnswer, 1),
+        (Self::LeaseWithoutEnd, 1),
+        (Self::EpochsMayFall, 1),
+        (Self::HeldIsFree, 1),
+        (Self::IncreaseAtOnce, 1),
     ];
 }
 
-impl Rules {
+impl ProtocolRules {
     /// The rules with one broken.
     #[cfg(test)]
     pub(crate) fn breaking(broken: Option<Mutant>) -> Self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairgate_core::apf::Seats;
 
-use crate::rules::{Mutant, Rules};
+use crate::rules::{Mutant, ProtocolRules};
 
 /// What happens with the seats of a gateway that no longer reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Settings {
     /// The least time between two ledgers.
     pub ledger_interval: Duration,
     /// What tests break.
-    pub(crate) rules: Rules,
+    pub(crate) rules: ProtocolRules,
 }
 
 impl Settings {
@@ -53,7 +53,7 @@ impl Settings {
             max_gateways,
             report_interval: Duration::from_millis(100),
             ledger_interval: Duration::from_millis(100),
-            rules: Rules::default(),
+            rules: ProtocolRules::default(),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    identity::{Epoch, Identity},
-    records::{FORMAT_VERSION, FlowReport, LevelReport},
+    identity::{Epoch, GatewayRun},
+    records::{FORMAT_VERSION, FlowLoad, LevelLoad},
 };
 
 fn level(name: &str, nominal: Seats, total: Seats) -> FleetLevel {
@@ -18,8 +18,8 @@ fn level(name: &str, nominal: Seats, total: Seats) -> FleetLevel {
     }
 }
 
-fn division(levels: Vec<FleetLevel>) -> Division {
-    Division {
+fn division(levels: Vec<FleetLevel>) -> FleetDivision {
+    FleetDivision {
         levels,
         tenant_weight: 4,
         floor: 1,
@@ -28,7 +28,7 @@ fn division(levels: Vec<FleetLevel>) -> Division {
 
 /// A gateway with these flows of the level "low": hash, tenant, demand.
 fn report(flows: &[(u64, u64, Seats)]) -> Report {
-    let flow = |(flow, tenant, demand): &(u64, u64, Seats)| FlowReport {
+    let flow = |(flow, tenant, demand): &(u64, u64, Seats)| FlowLoad {
         level: "low".to_owned(),
         flow: *flow,
         tenant: *tenant,
@@ -38,7 +38,7 @@ fn report(flows: &[(u64, u64, Seats)]) -> Report {
     let demand = flows.iter().map(|(_, _, demand)| *demand).sum();
     Report {
         version: FORMAT_VERSION,
-        gateway: Identity {
+        gateway: GatewayRun {
             name: "a".to_owned(),
             incarnation: 1,
         },
@@ -48,7 +48,7 @@ fn report(flows: &[(u64, u64, Seats)]) -> Report {
         lapsed: false,
         settled: true,
         leaving: false,
-        levels: vec![LevelReport {
+        levels: vec![LevelLoad {
             level: "low".to_owned(),
             held: 0,
             demand,
@@ -57,7 +57,7 @@ fn report(flows: &[(u64, u64, Seats)]) -> Report {
     }
 }
 
-fn seats(division: &Division, reports: &[Report], pool: Seats) -> Vec<Seats> {
+fn seats(division: &FleetDivision, reports: &[Report], pool: Seats) -> Vec<Seats> {
     let reports: Vec<&Report> = reports.iter().collect();
     let targets = division.targets(&reports, pool);
     for target in &targets {

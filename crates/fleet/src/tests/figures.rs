@@ -14,10 +14,10 @@ use fairgate_core::{
 
 use crate::{
     coordinator::Coordinator,
-    division::{Division, FleetLevel},
-    gateway::{Gateway, Load},
-    identity::{Fence, Identity, Revision},
-    records::{FlowReport, Ledger, LevelReport, Report},
+    division::{FleetDivision, FleetLevel},
+    gateway::{FleetGateway, Load},
+    identity::{Fence, GatewayRun, KeyRevision},
+    records::{FlowLoad, LevelLoad, Report, SeatLedger},
     remote::RemoteCharges,
     settings::{Reclaim, Settings},
 };
@@ -41,7 +41,7 @@ struct LocalFlow {
 }
 
 struct Site {
-    gateway: Gateway,
+    gateway: FleetGateway,
     charges: RemoteCharges,
     flows: Vec<LocalFlow>,
     level_seats: Vec<u32>,
@@ -51,18 +51,18 @@ struct Fleet {
     now: u64,
     sites: Vec<Site>,
     coordinator: Coordinator,
-    division: Division,
+    division: FleetDivision,
     has_charges: bool,
     /// Milliseconds.
     report_every: u64,
     /// Messages: when they arrive.
     reports: Vec<(u64, usize, Report, crate::gateway::Receipt)>,
-    ledgers: Vec<(u64, Ledger)>,
+    ledgers: Vec<(u64, SeatLedger)>,
     revision: u64,
 }
 
-fn identity(number: usize) -> Identity {
-    Identity {
+fn identity(number: usize) -> GatewayRun {
+    GatewayRun {
         name: format!("gateway-{number}"),
         incarnation: 1,
     }
@@ -87,7 +87,7 @@ impl Fleet {
             exempt: false,
         };
         let site = |number| Site {
-            gateway: Gateway::new(settings.clone(), identity(number), at(0)),
+            gateway: FleetGateway::new(settings.clone(), identity(number), at(0)),
             charges: RemoteCharges::default(),
             flows: Vec::new(),
             level_seats: vec![0; levels.len()],
@@ -95,7 +95,7 @@ impl Fleet {
         Self {
             now: 0,
             sites: (0..gateways).map(site).collect(),
-            division: Division {
+            division: FleetDivision {
                 levels: levels.iter().enumerate().map(level).collect(),
                 tenant_weight: 4,
                 floor: 1,
@@ -105,8 +105,8 @@ impl Fleet {
                 Fence(1),
                 total,
                 at(0),
-                Ledger::default(),
-                Revision(0),
+                SeatLedger::default(),
+                KeyRevision(0),
             ),
             has_charges: true,
             report_every,
@@ -139,14 +139,14 @@ impl Fleet {
             self.revision += 1;
             self.sites[number].gateway.reported(at(now), receipt);
             self.coordinator
-                .observe(at(now), report, Revision(self.revision));
+                .observe(at(now), report, KeyRevision(self.revision));
         }
         self.coordinator.read_all(at(now), at(now), []);
         let (due, later) = std::mem::take(&mut self.ledgers)
             .into_iter()
             .partition(|l| l.0 <= now);
         self.ledgers = later;
-        let due: Vec<(u64, Ledger)> = due;
+        let due: Vec<(u64, SeatLedger)> = due;
         for (_, ledger) in due {
             for (number, site) in self.sites.iter_mut().enumerate() {
                 site.apply(now, &ledger, &identity(number), self.has_charges);
@@ -175,7 +175,7 @@ impl Fleet {
         if let Some(proposal) = proposal {
             self.revision += 1;
             self.coordinator
-                .stored(proposal.attempt, Revision(self.revision));
+                .stored(proposal.attempt, KeyRevision(self.revision));
             self.ledgers.push((self.now + DELAY, proposal.ledger));
         }
     }
@@ -202,7 +202,7 @@ impl Fleet {
 impl Site {
     fn load(&self, now: u64) -> Load {
         let active = || self.flows.iter().filter(|flow| flow.begins <= now);
-        let level = |level: usize| LevelReport {
+        let level = |level: usize| LevelLoad {
             level: level.to_string(),
             held: 0,
             demand: active()
@@ -210,7 +210,7 @@ impl Site {
                 .map(|f| f.threads)
                 .sum(),
         };
-        let flow = |flow: &LocalFlow| FlowReport {
+        let flow = |flow: &LocalFlow| FlowLoad {
             level: flow.level.to_string(),
             flow: flow.flow,
             tenant: flow.flow,
@@ -224,7 +224,7 @@ impl Site {
         }
     }
 
-    fn apply(&mut self, now: u64, ledger: &Ledger, own: &Identity, has_charges: bool) {
+    fn apply(&mut self, now: u64, ledger: &SeatLedger, own: &GatewayRun, has_charges: bool) {
         self.gateway.apply(at(now), ledger);
         if let Some(entry) = ledger.entry(own) {
             self.level_seats = entry.levels.iter().map(|level| level.seats).collect();

@@ -5,22 +5,22 @@ use std::rc::Rc;
 use fairgate_core::time::Time;
 
 use crate::{
-    coordinator::{Attempt, Proposal},
+    coordinator::{Proposal, WriteAttempt},
     gateway::Receipt,
-    identity::{Fence, Revision},
-    records::{Ledger, Report},
-    rules::{Mutant, Rules},
+    identity::{Fence, KeyRevision},
+    records::{Report, SeatLedger},
+    rules::{Mutant, ProtocolRules},
 };
 
 /// The stored keys.
 pub(super) struct Engine {
-    pub(super) rules: Rules,
+    pub(super) rules: ProtocolRules,
     /// Whether the write of a ledger can be made to depend on the election key too, as in etcd.
     pub(super) has_transactions: bool,
     pub(super) is_up: bool,
     revision: u64,
-    pub(super) reports: Vec<Option<(Rc<Report>, Revision)>>,
-    pub(super) ledger: (Rc<Ledger>, Revision),
+    pub(super) reports: Vec<Option<(Rc<Report>, KeyRevision)>>,
+    pub(super) ledger: (Rc<SeatLedger>, KeyRevision),
     pub(super) elected: Option<((usize, u64), Fence)>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Engine {
 pub(super) enum Operation {
     PutReport {
         report: Rc<Report>,
-        expected: Revision,
+        expected: KeyRevision,
         receipt: Receipt,
     },
     /// With the limit that the coordinator knew.
@@ -44,31 +44,31 @@ pub(super) enum Operation {
 /// What the engine answers.
 #[derive(Clone)]
 pub(super) enum Answer {
-    ReportStored(Receipt, Revision),
-    ReportRefused(Revision),
-    LedgerStored(Attempt, Revision),
-    LedgerRefused(Attempt),
-    Reports(Time, Vec<(Rc<Report>, Revision)>),
-    LedgerRead(Rc<Ledger>, Revision),
+    ReportStored(Receipt, KeyRevision),
+    ReportRefused(KeyRevision),
+    LedgerStored(WriteAttempt, KeyRevision),
+    LedgerRefused(WriteAttempt),
+    Reports(Time, Vec<(Rc<Report>, KeyRevision)>),
+    LedgerRead(Rc<SeatLedger>, KeyRevision),
     Elected(Fence),
 }
 
 impl Engine {
-    pub(super) fn new(nodes: usize, has_transactions: bool, rules: Rules) -> Self {
+    pub(super) fn new(nodes: usize, has_transactions: bool, rules: ProtocolRules) -> Self {
         Self {
             rules,
             has_transactions,
             is_up: true,
             revision: 0,
             reports: vec![None; nodes],
-            ledger: (Rc::default(), Revision(0)),
+            ledger: (Rc::default(), KeyRevision(0)),
             elected: None,
         }
     }
 
-    fn next(&mut self) -> Revision {
+    fn next(&mut self) -> KeyRevision {
         self.revision += 1;
-        Revision(self.revision)
+        KeyRevision(self.revision)
     }
 
     pub(super) fn process(&mut self, node: usize, operation: Operation) -> Option<Answer> {
@@ -79,7 +79,7 @@ impl Engine {
                 receipt,
             } => {
                 let current = self.reports[node].as_ref();
-                let current = current.map_or(Revision(0), |(_, revision)| *revision);
+                let current = current.map_or(KeyRevision(0), |(_, revision)| *revision);
                 if current != expected {
                     return Some(Answer::ReportRefused(current));
                 }

@@ -62,7 +62,7 @@ impl Judge {
         self.epoch = ledger.epoch;
         self.fence = ledger.fence;
         let mut honest = settings.clone();
-        honest.rules = crate::rules::Rules::default();
+        honest.rules = crate::rules::ProtocolRules::default();
         let reserved = Book::new(&honest, &ledger.entries).reserved();
         if known_limit > limit {
             self.past_limit = self.past_limit.max(known_limit);

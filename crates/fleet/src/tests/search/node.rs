@@ -6,11 +6,11 @@ use fairgate_core::{random::Random, time::Time};
 
 use super::engine::{Answer, Operation};
 use crate::{
-    book::{Target, in_proportion},
-    coordinator::{Attempt, Coordinator},
-    gateway::{Gateway, Load},
-    identity::{Fence, Identity, Revision},
-    records::{Ledger, LevelReport, Report},
+    book::{SeatTarget, in_proportion},
+    coordinator::{Coordinator, WriteAttempt},
+    gateway::{FleetGateway, Load},
+    identity::{Fence, GatewayRun, KeyRevision},
+    records::{LevelLoad, Report, SeatLedger},
     settings::Settings,
 };
 
@@ -49,7 +49,7 @@ pub(super) struct Node {
     /// Microseconds by which its watches are late.
     pub(super) watch_lag: u64,
     pub(super) clock: Clock,
-    pub(super) gateway: Gateway,
+    pub(super) gateway: FleetGateway,
     pub(super) coordinator: Option<Coordinator>,
     /// Real ends, and seats, of its requests.
     pub(super) running: Vec<(u64, u32)>,
@@ -59,16 +59,16 @@ pub(super) struct Node {
     /// Real time at which the last report was sent that it knows to be stored.
     pub(super) last_success: u64,
     pub(super) sent_at: Vec<(u64, u64)>,
-    own_revision: Revision,
+    own_revision: KeyRevision,
     report_sent: Option<Time>,
-    ledger_sent: Option<(Attempt, Time)>,
+    ledger_sent: Option<(WriteAttempt, Time)>,
     last_read: Option<Time>,
     ledger_read: Option<Time>,
     fence: Option<Fence>,
 }
 
-pub(super) fn identity(number: usize, life: u64) -> Identity {
-    Identity {
+pub(super) fn identity(number: usize, life: u64) -> GatewayRun {
+    GatewayRun {
         name: ["a", "b", "c", "d", "e"][number].to_owned(),
         incarnation: life,
     }
@@ -87,7 +87,7 @@ impl Node {
             paused_until: 0,
             is_cut: [false; 3],
             watch_lag: 0,
-            gateway: Gateway::new(settings.clone(), identity(number, life), clock.read(now)),
+            gateway: FleetGateway::new(settings.clone(), identity(number, life), clock.read(now)),
             clock,
             coordinator: None,
             running: Vec::new(),
@@ -96,7 +96,7 @@ impl Node {
             is_leaving: false,
             last_success: now,
             sent_at: Vec::new(),
-            own_revision: Revision(0),
+            own_revision: KeyRevision(0),
             report_sent: None,
             ledger_sent: None,
             last_read: None,
@@ -176,9 +176,9 @@ impl Node {
     fn tick_gateway(&mut self, now: u64, local: Time, out: &mut Vec<Operation>) {
         let load = Load {
             executing: self.executing(now),
-            levels: vec![LevelReport {
+            levels: vec![LevelLoad {
                 demand: self.wants,
-                ..LevelReport::default()
+                ..LevelLoad::default()
             }],
             flows: Vec::new(),
         };
@@ -257,8 +257,8 @@ impl Node {
     fn ledger_read(
         &mut self,
         local: Time,
-        ledger: &Ledger,
-        revision: Revision,
+        ledger: &SeatLedger,
+        revision: KeyRevision,
         settings: &Settings,
     ) {
         self.gateway.apply(local, ledger);
@@ -283,11 +283,11 @@ impl Node {
         }
     }
 
-    pub(super) fn saw_ledger(&mut self, now: u64, ledger: &Ledger) {
+    pub(super) fn saw_ledger(&mut self, now: u64, ledger: &SeatLedger) {
         self.gateway.apply(self.clock.read(now), ledger);
     }
 
-    pub(super) fn saw_report(&mut self, now: u64, report: &Report, revision: Revision) {
+    pub(super) fn saw_report(&mut self, now: u64, report: &Report, revision: KeyRevision) {
         let local = self.clock.read(now);
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.observe(local, report.clone(), revision);
@@ -300,14 +300,14 @@ fn passed(at: Time, now: Time, millis: u64) -> bool {
 }
 
 /// Floors, and the rest by demand.
-fn divide(members: &[&Report], pool: u32, floor: u32) -> Vec<Target> {
+fn divide(members: &[&Report], pool: u32, floor: u32) -> Vec<SeatTarget> {
     let wants = members
         .iter()
         .map(|report| 1 + u64::from(report.levels[0].demand) * 100);
     let wants: Vec<u64> = wants.map(|want| want * u64::from(pool)).collect();
     let floors = floor * u32::try_from(members.len()).unwrap();
     let parts = in_proportion(&wants, u64::from(pool.saturating_sub(floors)));
-    let target = |part| Target {
+    let target = |part| SeatTarget {
         seats: floor + u32::try_from(part).unwrap(),
         levels: Vec::new(),
     };

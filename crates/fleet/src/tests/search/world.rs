@@ -10,9 +10,9 @@ use super::{
     node::Node,
 };
 use crate::{
-    identity::Revision,
-    records::{Ledger, Report},
-    rules::{Mutant, Rules},
+    identity::KeyRevision,
+    records::{Report, SeatLedger},
+    rules::{Mutant, ProtocolRules},
     settings::{Reclaim, Settings},
 };
 use std::time::Duration;
@@ -29,8 +29,8 @@ enum Event {
     Fault,
     ToEngine(usize, u64, Operation),
     Answer(usize, u64, Answer),
-    SawLedger(usize, u64, Rc<Ledger>),
-    SawReport(usize, u64, Rc<Report>, Revision),
+    SawLedger(usize, u64, Rc<SeatLedger>),
+    SawReport(usize, u64, Rc<Report>, KeyRevision),
     Start(usize),
     LearnLimit(usize, u32),
     Revoke,
@@ -59,7 +59,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn drawn(seed: u64, mutant: Option<Mutant>) -> Self {
         let mut random = Random::seeded(seed);
-        let rules = Rules::breaking(mutant);
+        let rules = ProtocolRules::breaking(mutant);
         let nodes = random.within(2..5);
         let drain = random.within(50..800);
         let is_strict = random.percent(75);
@@ -182,7 +182,11 @@ impl World {
             Event::ToEngine(number, life, operation) => self.arrive(number, life, operation),
             Event::Start(number) => self.start(number),
             Event::Revoke => self.engine.elected = None,
-            Event::LearnLimit(number, limit) => self.nodes[number].limit = limit,
+            Event::LearnLimit(number, limit) => {
+                // Late news do not undo what is known in the end.
+                let limit = if self.is_calm() { self.limit } else { limit };
+                self.nodes[number].limit = limit;
+            }
             Event::Answer(number, life, _)
             | Event::SawLedger(number, life, _)
             | Event::SawReport(number, life, ..) => {
