@@ -44,6 +44,8 @@ pub struct Coordinator {
     reports: BTreeMap<String, (KeyRevision, Report)>,
     /// When the last news of a run was first seen.
     last_news: BTreeMap<GatewayRun, Time>,
+    /// By name: when the run that reports now was first seen.
+    run_seen: BTreeMap<String, Time>,
     silent: BTreeSet<GatewayRun>,
 }
 
@@ -88,6 +90,7 @@ impl Coordinator {
             written: None,
             reports: BTreeMap::new(),
             last_news: BTreeMap::new(),
+            run_seen: BTreeMap::new(),
             silent: BTreeSet::new(),
         };
         coordinator.adopt(now, ledger, revision);
@@ -148,26 +151,12 @@ impl Coordinator {
         if known.is_some_and(|(known, _)| *known >= revision) {
             return;
         }
-        let is_new_run = known.is_none_or(|(_, known)| known.gateway != report.gateway);
-        if is_new_run {
-            let entries = self.stored.entries.iter().map(|entry| &entry.gateway);
-            let runs = entries.filter(|run| run.name == *name && **run != report.gateway);
-            for run in runs.cloned().collect::<Vec<_>>() {
-                if !self.is_gone(&run) || run.incarnation == UNKNOWN {
-                    // What it leaves behind is reserved from now on, even if it has been silent for long.
-                    self.silent.remove(&run);
-                    self.last_news.insert(run, now);
-                }
-            }
+        if known.is_none_or(|(_, known)| known.gateway != report.gateway) {
+            self.run_seen.insert(name.clone(), now);
         }
         self.last_news.insert(report.gateway.clone(), now);
         self.silent.remove(&report.gateway);
         self.reports.insert(name.clone(), (revision, report));
-    }
-
-    fn is_gone(&self, run: &GatewayRun) -> bool {
-        let entry = self.stored.entry(run);
-        entry.is_some_and(|entry| entry.standing == Standing::Gone)
     }
 
     /// All reports have been read, from the engine itself, by a read that was sent at `sent`.
@@ -188,11 +177,25 @@ impl Coordinator {
     fn notice_silence(&mut self, sent: Time) {
         let silence = self.settings.silence();
         for entry in &self.stored.entries {
-            let news = self.last_news.get(&entry.gateway);
-            if news.is_some_and(|news| sent.since(*news) >= silence) {
+            let news = self.news_of(entry);
+            if news.is_some_and(|news| sent.since(news) >= silence) {
                 self.silent.insert(entry.gateway.clone());
             }
         }
+    }
+
+    /// From when the silence of a run counts. Its last report may have been overwritten unseen by that of its successor.
+    fn news_of(&self, entry: &LedgerEntry) -> Option<Time> {
+        let name = &entry.gateway.name;
+        let news = self.last_news.get(&entry.gateway).copied()?;
+        let current = self.reports.get(name);
+        let is_overwritten = current.is_some_and(|(_, report)| report.gateway != entry.gateway);
+        let forgets = self.settings.rules.has(Mutant::OverwrittenIsSilent);
+        if entry.standing == Standing::Gone || !is_overwritten || forgets {
+            return Some(news);
+        }
+        let seen = self.run_seen.get(name).copied();
+        Some(seen.map_or(news, |seen| seen.max(news)))
     }
 
     /// Makes the next ledger, if there is something to write and writing is allowed: to be written now.
@@ -242,22 +245,20 @@ impl Coordinator {
         })
     }
 
-    /// What a run leaves behind is reserved from now on, when its successor is listed: runs between them may have used the floor.
+    /// What a run leaves behind is reserved from when its successor was first seen: runs between them may have used the floor.
     fn restart_clocks(&mut self, now: Time, ledger: &SeatLedger) {
-        for entry in &ledger.entries {
+        let entries = ledger.entries.iter();
+        for entry in entries.filter(|entry| entry.standing == Standing::Gone) {
             let gateway = &entry.gateway;
             let known = self.stored.entry(gateway);
             let was_gone = known.is_some_and(|known| known.standing == Standing::Gone);
-            let mut same_name = ledger
-                .entries
-                .iter()
-                .filter(|e| e.gateway.name == gateway.name);
+            let is_same_name = |other: &&LedgerEntry| other.gateway.name == gateway.name;
+            let mut same_name = ledger.entries.iter().filter(is_same_name);
             let has_new_run = same_name.any(|other| self.stored.entry(&other.gateway).is_none());
-            let is_unknown = gateway.incarnation == UNKNOWN;
-            let is_newly_gone = entry.standing == Standing::Gone && !was_gone;
-            if known.is_none() || is_newly_gone || (is_unknown && has_new_run) {
+            if !was_gone || (gateway.incarnation == UNKNOWN && has_new_run) {
+                let seen = self.run_seen.get(&gateway.name).copied().unwrap_or(now);
                 self.silent.remove(gateway);
-                self.last_news.insert(gateway.clone(), now);
+                self.last_news.insert(gateway.clone(), seen);
             }
         }
     }

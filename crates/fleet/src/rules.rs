@@ -28,6 +28,8 @@ pub(crate) enum Mutant {
     ReclaimWithoutDrain,
     /// The absence of news on the watch is proof of silence; no read confirms it.
     SilenceWithoutRead,
+    /// A run whose report was overwritten by its successor counts as silent since its last report that was seen.
+    OverwrittenIsSilent,
     /// A new coordinator takes gateways that it has no report from in memory for silent at once.
     ClocksNotRestarted,
     /// The ledger is written without a look at the election key and without regard to the ledger's fence.
@@ -64,28 +66,29 @@ pub(crate) enum Mutant {
 impl Mutant {
     /// All, with a seed from which on the search soon finds each.
     pub(crate) const ALL: &[(Self, u64)] = &[
-        (Self::NoAcknowledgement, 1),
-        (Self::OnlyLastGrant, 1),
+        (Self::NoAcknowledgement, 2),
+        (Self::OnlyLastGrant, 45),
         (Self::NoHeldSeats, 1),
         (Self::HeldIsTheLimit, 1),
-        (Self::ReclaimAtLease, 1),
-        (Self::ReclaimByFirstOrder, 1),
-        (Self::ReclaimWithoutDrain, 1),
-        (Self::SilenceWithoutRead, 1),
-        (Self::ClocksNotRestarted, 1),
+        (Self::ReclaimAtLease, 51),
+        (Self::ReclaimByFirstOrder, 7632),
+        (Self::ReclaimWithoutDrain, 66),
+        (Self::SilenceWithoutRead, 3363),
+        (Self::OverwrittenIsSilent, 1_538),
+        (Self::ClocksNotRestarted, 1681),
         (Self::NoFence, 1),
         (Self::NoCompare, 1),
-        (Self::FloorNotReserved, 1),
-        (Self::ForgetPredecessor, 1),
-        (Self::ForgetUnlistedRun, 1),
-        (Self::LeavingFreesFloor, 1),
-        (Self::FloorAtOnce, 1),
-        (Self::LapseIsForgotten, 1),
-        (Self::AnyAcknowledgement, 1),
+        (Self::FloorNotReserved, 41),
+        (Self::ForgetPredecessor, 16),
+        (Self::ForgetUnlistedRun, 2380),
+        (Self::LeavingFreesFloor, 45951),
+        (Self::FloorAtOnce, 3),
+        (Self::LapseIsForgotten, 4),
+        (Self::AnyAcknowledgement, 1605),
         (Self::LeaseFromAnswer, 1),
         (Self::LeaseWithoutEnd, 1),
         (Self::EpochsMayFall, 1),
-        (Self::HeldIsFree, 1),
+        (Self::HeldIsFree, 689),
         (Self::IncreaseAtOnce, 1),
     ];
 }

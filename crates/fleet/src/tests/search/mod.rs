@@ -38,6 +38,14 @@ fn no_schedule_breaks_an_invariant() {
     assert_eq!(search(None, from, schedules), None);
 }
 
+/// Schedules that broke an invariant before the protocol was as it is.
+#[test]
+fn schedules_that_were_found_stay_sound() {
+    for seed in [36_238, 45_956, 68_547, 2_051_674, 2_097_057] {
+        assert_eq!(search(None, seed, 1), None);
+    }
+}
+
 /// Each must be found within 50 schedules from a seed that is known to be near. With `FAIRGATE_MUTANT_SCHEDULES`, in that many from
 /// `FAIRGATE_SEED` on.
 #[test]
