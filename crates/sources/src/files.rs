@@ -4,7 +4,7 @@
 //! file system, miss changes behind symbolic links, and fire in the middle of a write. Polling finds every
 //! kind of change: writes in place, renames, and swaps of the `..data` link of a mounted `ConfigMap`. A
 //! change counts once two readings in a row agree, so that a half-written set is never used. A reading is left out while the
-//! file system tells that nothing was written ([`file_stamps`](crate::file_stamps)).
+//! file system tells that nothing was written (`file_stamps`).
 //!
 //! Not here: what a document means.
 
