@@ -7,7 +7,7 @@
 //!
 //! With `--instructions`, the instructions of one request to the local store instead.
 //!
-//! `FAIRGATE_ETCD` names the program etcd; without it, and in builds without the feature `etcd`, only
+//! `FAIRGATE_WATCHERS` is another number of watchers than a thousand. `FAIRGATE_ETCD` names the program etcd; without it, and in builds without the feature `etcd`, only
 //! the local store is measured.
 
 mod client;
@@ -60,11 +60,19 @@ impl Size {
                 creates: 640,
                 listed: 1_000,
                 lists: 200,
-                watchers: 1_000,
+                watchers: wanted_watchers(),
                 watched: 50,
             }
         }
     }
+}
+
+/// 1 000, or as many as `FAIRGATE_WATCHERS` says.
+fn wanted_watchers() -> usize {
+    let wanted = std::env::var("FAIRGATE_WATCHERS");
+    wanted.map_or(1_000, |wanted| {
+        wanted.parse().expect("a number of watchers")
+    })
 }
 
 const fn case(name: &'static str, requests: u64) -> RequestCase {
