@@ -41,7 +41,7 @@ fn no_schedule_breaks_an_invariant() {
 /// Schedules that broke an invariant before the protocol was as it is.
 #[test]
 fn schedules_that_were_found_stay_sound() {
-    for seed in [36_238, 45_956, 68_547, 2_051_674, 2_097_057] {
+    for seed in [36_238, 45_956, 68_547, 2_051_674, 2_097_057, 4_014_629] {
         assert_eq!(search(None, seed, 1), None);
     }
 }
@@ -71,7 +71,7 @@ fn every_broken_rule_is_found() {
     assert_eq!(survivors, []);
 }
 
-/// Prints what the schedule of `FAIRGATE_SEED` ends with.
+/// Checks the schedule of `FAIRGATE_SEED`, and prints what it ends with: to look into one that the search has found.
 #[test]
 #[ignore = "for a look at one schedule"]
 fn one_schedule() {
@@ -83,4 +83,5 @@ fn one_schedule() {
         let now = node.clock.read(world.now);
         eprintln!("{now:?} {:?} {:?}", node.gateway, node.coordinator);
     }
+    assert_eq!(verdict, Ok(()));
 }
