@@ -20,8 +20,8 @@ use std::{
 use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, RequestContext};
 use fairgate_core::digest::RequestDigest;
-use fairgate_eviction::waiting::WaitLimits;
-use fairgate_evictor::{
+use fairgate_disruption::waiting::WaitLimits;
+use fairgate_eviction_layer::{
     EvictionLayer, EvictionMode, EvictionWaitLayer, EvictionWaitRules, Evictor, EvictorSettings,
 };
 use fairgate_upstream::{

@@ -11,9 +11,11 @@ use super::{
 };
 use fairgate_base::{clock::Clock, events::EventSink, tasks};
 use fairgate_config::{Config, DisruptionControllerMode, StoreConfig};
-use fairgate_disruption::{BudgetFeed, ControllerStatus, DisruptionRunner, RunnerSettings};
-use fairgate_eviction::controller::SyncEnding;
-use fairgate_evictor::Evictor;
+use fairgate_disruption::controller::SyncEnding;
+use fairgate_disruption_controller::{
+    BudgetFeed, ControllerStatus, DisruptionRunner, RunnerSettings,
+};
+use fairgate_eviction_layer::Evictor;
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
 use fairgate_proxy::serve::DrainPhase;
 

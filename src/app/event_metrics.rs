@@ -3,7 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use fairgate_base::events::EventSink;
-use fairgate_evictor::{EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent, Evictor};
+use fairgate_eviction_layer::{
+    EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent, Evictor,
+};
 use fairgate_observe::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure, catalogue};
 use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},

@@ -2,11 +2,11 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use fairgate_disruption::{BudgetEvent, BudgetEvents, BudgetFeed, StatusWriteFuture};
-use fairgate_eviction::{
+use fairgate_disruption::{
     controller::{ObjectKey, StatusWriteOutcome},
     procedure::calls::{CallOutcome, UpstreamCall},
 };
+use fairgate_disruption_controller::{BudgetEvent, BudgetEvents, BudgetFeed, StatusWriteFuture};
 use fairgate_objects::{kinds::POD_DISRUPTION_BUDGET, object::Object};
 use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch};
 use futures_util::{StreamExt as _, stream};

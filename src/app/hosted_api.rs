@@ -33,8 +33,8 @@ use fairgate_core::{
     },
     finding::Finding,
 };
-use fairgate_disruption::BudgetFeed;
-use fairgate_evictor::BudgetApi;
+use fairgate_disruption_controller::BudgetFeed;
+use fairgate_eviction_layer::BudgetApi;
 use fairgate_objects::{
     kind::Kind,
     kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND, KINDS, POD_DISRUPTION_BUDGET},

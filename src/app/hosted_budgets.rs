@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use fairgate_apiserver::{ApiBody, Hosted};
 use fairgate_base::{account::HeavyTurns, clock::Clock, tasks};
-use fairgate_eviction::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
-use fairgate_evictor::{BudgetApi, CallFuture, UpstreamResponse};
+use fairgate_disruption::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
+use fairgate_eviction_layer::{BudgetApi, CallFuture, UpstreamResponse};
 use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
 
 /// The field manager of the gateway's changes.

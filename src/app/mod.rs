@@ -64,7 +64,7 @@ use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, ResponseMemory, handle_refusal::HandleRefusal};
 use fairgate_config::{Config, GatewayMode};
 use fairgate_core::{apf::Policy, finding::Finding};
-use fairgate_evictor::{
+use fairgate_eviction_layer::{
     EvictionLayer, EvictionService, EvictionWaitLayer, EvictionWaitService, Evictor,
 };
 use fairgate_observe::{Dumps, DumpsLayer, GatewayMetrics, Telemetry, Traced, log};

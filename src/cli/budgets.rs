@@ -5,7 +5,7 @@ use std::{io::Read, path::Path};
 use serde_json::{Value, json};
 
 use fairgate_core::finding::{Finding, Severity};
-use fairgate_eviction::{
+use fairgate_disruption::{
     advice::{self, BudgetSource, PodGroup},
     budget::DisruptionBudget,
     pod::Pod,

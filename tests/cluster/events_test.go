@@ -18,7 +18,7 @@ import (
 var recordEvents = flag.Bool("record-events", false, "write what client-go makes of events to the file that fairgate's test reads")
 
 // eventCases is a file of events, each with what client-go records.
-const eventCases = "../../crates/disruption/src/event_cases.jsonl"
+const eventCases = "../../crates/disruption-controller/src/event_cases.jsonl"
 
 // An eventCase is an event of a sequence. Recorded is nil if it is left out.
 type eventCase struct {

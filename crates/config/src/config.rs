@@ -8,7 +8,7 @@ use std::{
 };
 
 use fairgate_core::apf::{Seats, objects::Bootstrap, policy::Semantics};
-use fairgate_eviction::EvictionMode;
+use fairgate_disruption::EvictionMode;
 
 use crate::{
     admission::{AdmissionConfig, AdmissionSource},

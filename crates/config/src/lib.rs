@@ -41,7 +41,7 @@ pub use config::{
     UpstreamConfig, UpstreamIdentityConfig,
 };
 pub use error::ConfigError;
-pub use fairgate_eviction::EvictionMode;
+pub use fairgate_disruption::EvictionMode;
 pub use file_version::{FileDigest, FileVersion, file_digest};
 pub use keys::ConfigKey;
 pub use pem::{Authorities, CertificateAndKey};

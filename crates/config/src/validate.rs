@@ -3,7 +3,7 @@
 //! A gateway that would refuse all clients, trust every client, or send secrets unencrypted is reported before
 //! it starts. Not here: single keys (`read`).
 
-use fairgate_eviction::EvictionMode;
+use fairgate_disruption::EvictionMode;
 
 use crate::{
     config::{

@@ -4,13 +4,13 @@
 //! budget at most once and deletes the pod at most once; the options of the deletion are those that an eviction may
 //! have; a dry run changes nothing; nothing is deleted that has another UID or version than the body demands.
 
-use fairgate_eviction::procedure::{
+use fairgate_disruption::procedure::{
     calls::{CallOutcome, CallReply, UpstreamCall},
     machine::{Eviction, EvictionResult, EvictionStep, MAX_CALLS},
     request::EvictionRequest,
     server_clock::ServerClock,
 };
-use fairgate_evictor::fuzzing::read_eviction;
+use fairgate_eviction_layer::fuzzing::read_eviction;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

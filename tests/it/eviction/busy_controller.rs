@@ -68,7 +68,9 @@ impl Subscriber for HoldingSubscriber {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event()
             && *metadata.level() == Level::WARN
-            && metadata.target().starts_with("fairgate_disruption")
+            && metadata
+                .target()
+                .starts_with("fairgate_disruption_controller")
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {

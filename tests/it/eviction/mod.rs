@@ -2,7 +2,7 @@
 //! budgets.
 //!
 //! A prefix of a test's name, such as `e10`, identifies a scenario. Scenarios with the same prefix test the same rule:
-//! here over HTTP, in `fairgate-eviction` without HTTP.
+//! here over HTTP, in `fairgate-disruption` without HTTP.
 
 mod authoritative;
 mod busy_controller;

@@ -16,15 +16,15 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/proxy/src", PROXY),
     ("crates/store/src", STORE),
     ("crates/objects/src", OBJECTS),
-    ("crates/eviction/src", EVICTION),
+    ("crates/disruption/src", DISRUPTION),
     ("crates/fleet/src", FLEET),
     ("crates/cel/src", CEL),
     ("crates/admission/src", ADMISSION),
     ("crates/apiserver/src", APISERVER),
-    ("crates/evictor/src", EVICTOR),
+    ("crates/eviction-layer/src", EVICTION_LAYER),
     ("crates/admitter/src", ADMITTER),
     ("crates/cluster/src", CLUSTER),
-    ("crates/disruption/src", DISRUPTION),
+    ("crates/disruption-controller/src", DISRUPTION_CONTROLLER),
     ("crates/config/src", CONFIG),
     ("crates/observe/src", OBSERVE),
     ("crates/policy-cli/src", POLICY_CLI),
@@ -343,7 +343,7 @@ const ADMISSION: Edges = &[
 ];
 
 /// Disruption budgets and evictions.
-const EVICTION: Edges = &[
+const DISRUPTION: Edges = &[
     ("read", &[]),
     ("int_or_percent", &[]),
     ("conditions", &["read"]),
@@ -420,7 +420,7 @@ const OBJECTS: Edges = &[
 ];
 
 /// Evictions in the request path, up to the layer.
-const EVICTOR: Edges = &[
+const EVICTION_LAYER: Edges = &[
     ("attempt", &[]),
     ("wait_rules", &[]),
     ("waits", &[]),
@@ -481,7 +481,7 @@ const EVICTOR: Edges = &[
 ];
 
 /// The disruption controller's watches, lease, writes and main loop.
-const DISRUPTION: Edges = &[
+const DISRUPTION_CONTROLLER: Edges = &[
     ("budget_feed", &[]),
     ("calls", &[]),
     ("election", &[]),

@@ -10,7 +10,7 @@ use crate::{
 };
 use fairgate_admission::{AdmissionMode, Fidelity};
 use fairgate_core::apf::{objects::Bootstrap, policy::Semantics};
-use fairgate_eviction::EvictionMode;
+use fairgate_disruption::EvictionMode;
 
 impl Keyword for GatewayMode {
     const WORDS: &'static [(&'static str, Self)] = &[

@@ -27,7 +27,7 @@ use crate::{
     validate, values, without_effect,
 };
 use fairgate_core::finding::Finding;
-use fairgate_eviction::EvictionMode;
+use fairgate_disruption::EvictionMode;
 use fairgate_manifest::{read_bounded, yaml};
 
 /// The API version of the file.
