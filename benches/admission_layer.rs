@@ -24,7 +24,7 @@ use fairgate_admission::{
     AdmissionDecision, AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterObjects,
     LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
 };
-use fairgate_admitter::{
+use fairgate_admission_layer::{
     AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
     ForwardedPolicies, PublishedPolicies, ResourceKind, ResourcesRead, ServedResource,
 };
@@ -197,7 +197,7 @@ fn enforcing(runtime: &Handle, policies: ForwardedPolicies) -> AdmissionLayer {
         client,
         body_budget: 1 << 20,
         guard: false,
-        workers: Arc::new(fairgate_admitter::WorkerPool::new(1)),
+        workers: Arc::new(fairgate_admission_layer::WorkerPool::new(1)),
         clock,
     });
     AdmissionLayer::new(admitter, HostedLayer::none(), runtime.clone())

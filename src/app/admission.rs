@@ -13,17 +13,21 @@ use super::{
     upstream_resources::UpstreamResources,
 };
 use fairgate_admission::{AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity};
-use fairgate_admitter::{Admitter, AdmitterSettings, ClusterState, PublishedPolicies, WorkerPool};
-use fairgate_apiserver::{GatewayAdmission, PolicySetSource, authorize::Authorizer};
-use fairgate_base::{clock::Clock, tasks};
-use fairgate_cluster::{
+use fairgate_admission_cluster::{
     ClusterSettings, FollowedCluster, KeepPolicies, KindSchemas, PolicyDocument, PolicyDocuments,
     PolicyFeed, PolicyPublisher, PublishingStatus, UpstreamPolicies,
 };
+use fairgate_admission_layer::{
+    Admitter, AdmitterSettings, ClusterState, PublishedPolicies, WorkerPool,
+};
+use fairgate_apiserver::{GatewayAdmission, PolicySetSource, authorize::Authorizer};
+use fairgate_base::{clock::Clock, tasks};
 use fairgate_config::{AdmissionReads, AdmissionSource, Config};
 use fairgate_objects::kind::Kind;
 use fairgate_observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue};
-use fairgate_sources::{AdmissionFiles, AdmissionStore, KeptDocument, PolicyArea, log_finding};
+use fairgate_policy_sources::{
+    AdmissionFiles, AdmissionStore, KeptDocument, PolicyArea, log_finding,
+};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
 /// What requests are judged by in front of an upstream, whether they are forwarded or about hosted objects.

@@ -28,12 +28,12 @@ use fairgate_config::Config;
 use fairgate_observe::{
     AdminHosts, AdminServer, HealthChecks, OperatorEndpoints, Telemetry, catalogue,
 };
+use fairgate_policy_sources::PolicyArea;
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
     fairness::FlowControl,
     serve::{BindError, DrainPhase, Offence},
 };
-use fairgate_sources::PolicyArea;
 
 /// What the control tasks need.
 pub(super) struct ControlTasks {

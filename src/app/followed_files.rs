@@ -1,6 +1,6 @@
 //! Follows files that are replaced while the gateway runs: certificates, keys, CA bundles and the gateway's own token.
 //!
-//! The files are read once a second and compared by content; `fairgate_sources::files` says why. Several files can belong
+//! The files are read once a second and compared by content; `fairgate_policy_sources::files` says why. Several files can belong
 //! together, such as a certificate and its key, and are not replaced at the same moment. So changed contents are
 //! used once two readings in a row agree. Contents that cannot be used change nothing, and are logged once.
 //!

@@ -40,7 +40,7 @@ use fairgate_objects::{
     kinds::{FLOW_CONTROL, FLOW_SCHEMA as FLOW_SCHEMA_KIND, KINDS, POD_DISRUPTION_BUDGET},
 };
 use fairgate_observe::{HealthChecks, OperatorEndpoints, Telemetry, catalogue};
-use fairgate_sources::store::SETTLE;
+use fairgate_policy_sources::store::SETTLE;
 use fairgate_store::{HistoryLimits, Store, StoreError, StoreHealth, local};
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 

@@ -3,7 +3,7 @@
 //! Sets are written one after the other, away from the tasks that apply policies: a disk that hangs delays no
 //! change. Of sets that arrive meanwhile only the last is written.
 //!
-//! Not here: the format of the files, and whether they can be trusted ([`fairgate_sources::LastGoodFile`]).
+//! Not here: the format of the files, and whether they can be trusted ([`fairgate_policy_sources::LastGoodFile`]).
 
 use std::{
     path::{Path, PathBuf, absolute},
@@ -17,7 +17,7 @@ use fairgate_base::{clock::Clock, tasks};
 use fairgate_config::Config;
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_observe::HealthChecks;
-use fairgate_sources::{KeptDocument, LastGoodFile, LastGoodSet, PolicyArea};
+use fairgate_policy_sources::{KeptDocument, LastGoodFile, LastGoodSet, PolicyArea};
 
 /// The pause before a set is written again that could not be written.
 const RETRY: Duration = Duration::from_secs(30);

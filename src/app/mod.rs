@@ -56,7 +56,7 @@ pub use runtimes::{AppSettings, CoreContext, Gateway, Runtimes, StartError};
 use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
-use fairgate_admitter::{
+use fairgate_admission_layer::{
     AdmissionLayer, AdmissionService, AdmissionWaitLayer, AdmissionWaitService, Admitter,
 };
 use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};

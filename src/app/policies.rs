@@ -26,14 +26,14 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_observe::{GatewayMetrics, Telemetry};
-use fairgate_proxy::fairness::FlowControl;
-use fairgate_sources::{
+use fairgate_policy_sources::{
     DocumentSet, PolicyArea, PolicySource, Revision,
     files::{self, FileSource},
     kube::KubeSource,
     log_finding,
     store::StoreSource,
 };
+use fairgate_proxy::fairness::FlowControl;
 use fairgate_upstream::client::ApiClient;
 
 /// The policy objects read at the start, and the source to follow for changes.

@@ -14,12 +14,12 @@ use fairgate_base::tasks;
 use fairgate_config::{Config, GatewayMode};
 use fairgate_core::finding::Finding;
 use fairgate_observe::log;
-use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
-use fairgate_sources::{
+use fairgate_policy_sources::{
     Revision,
     files::{self, FileSource},
     log_finding,
 };
+use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
 
 /// Reloads the configuration at each SIGHUP.
 pub(super) struct Reload {

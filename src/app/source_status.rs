@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
-use fairgate_sources::kube::SyncStatus;
+use fairgate_policy_sources::kube::SyncStatus;
 
 /// Whether the policy is in sync with the upstream.
 #[derive(Clone, Debug)]

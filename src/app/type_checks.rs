@@ -12,9 +12,9 @@ use super::{
     throttle::Throttle,
 };
 use fairgate_admission::kinds::VALIDATING_ADMISSION_POLICY;
+use fairgate_admission_cluster::KindSchemas;
 use fairgate_apiserver::reconcile::{KnownPolicyKinds, PolicyKindSource, TypeCheckWriter};
 use fairgate_base::{clock::Clock, tasks};
-use fairgate_cluster::KindSchemas;
 use fairgate_config::Config;
 use fairgate_objects::kind::Kind;
 

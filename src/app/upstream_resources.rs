@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fairgate_admission::PolicyParamKind;
+use fairgate_admission_cluster::FollowedCluster;
 use fairgate_apiserver::ParamResources;
-use fairgate_cluster::FollowedCluster;
 
 /// The resources of the upstream.
 pub(super) struct UpstreamResources(pub(super) Arc<FollowedCluster>);

@@ -11,7 +11,7 @@ use fairgate_disruption::{
     pod::Pod,
 };
 use fairgate_objects::schema::{canonical, policy_v1};
-use fairgate_sources::files::{self, RawDocuments};
+use fairgate_policy_sources::files::{self, RawDocuments};
 
 const KIND: &str = "PodDisruptionBudget";
 /// How deep lists may be nested in lists.

@@ -19,7 +19,7 @@ use fairgate_core::{
     },
     finding::{Finding, Severity},
 };
-use fairgate_sources::{DocumentSet, Revision, files};
+use fairgate_policy_sources::{DocumentSet, Revision, files};
 
 /// Where policy objects are read from. By default from where the configuration says, if that is at hand.
 #[derive(Clone, Debug, clap::Args)]

@@ -3,10 +3,10 @@
 //!
 //! The tests read text, so a name in a string counts, too; comments do not.
 
-mod admitter_modules;
+mod admission_cluster_modules;
+mod admission_layer_modules;
 mod apiserver_modules;
 mod circles;
-mod cluster_modules;
 mod documents;
 mod gateway_modules;
 mod loadtest_modules;
@@ -36,20 +36,20 @@ const BEHIND: &[(&str, &[&str])] = &[
     (
         "use kube::",
         &[
-            "crates/cluster/src/follower.rs",
-            "crates/cluster/src/live_reads.rs",
-            "crates/cluster/src/objects.rs",
-            "crates/cluster/src/resources.rs",
-            "crates/cluster/src/state.rs",
+            "crates/admission-cluster/src/follower.rs",
+            "crates/admission-cluster/src/live_reads.rs",
+            "crates/admission-cluster/src/objects.rs",
+            "crates/admission-cluster/src/resources.rs",
+            "crates/admission-cluster/src/state.rs",
             "crates/disruption-controller/src/budget_feed.rs",
             "crates/upstream/src/watched_object.rs",
             "crates/disruption-controller/src/watches.rs",
             "crates/upstream/src/kube_transport.rs",
             "crates/upstream/src/watch_error.rs",
             "src/app/followed_namespaces.rs",
-            "crates/sources/src/kube/known_objects.rs",
-            "crates/sources/src/kube/listing.rs",
-            "crates/sources/src/kube/mod.rs",
+            "crates/policy-sources/src/kube/known_objects.rs",
+            "crates/policy-sources/src/kube/listing.rs",
+            "crates/policy-sources/src/kube/mod.rs",
             "src/cli/in_force/cluster.rs",
             "src/cli/in_force/kubeconfig.rs",
         ],

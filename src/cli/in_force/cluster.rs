@@ -15,7 +15,7 @@ use tower::{BoxError, Layer as _, util::MapErr};
 
 use super::{NotRead, ServerUrl, kubeconfig, one_line, run};
 use fairgate_base::clock::Clock;
-use fairgate_sources::{
+use fairgate_policy_sources::{
     DocumentSet,
     kube::{PolicyListError, list},
 };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::NotRead;
-use fairgate_sources::{DocumentSet, store::set_at_rest};
+use fairgate_policy_sources::{DocumentSet, store::set_at_rest};
 use fairgate_store::{StoreError, local::read_at_rest};
 
 /// The objects in the store at `path`; `None` if there is no file. Nothing is written.

@@ -10,7 +10,7 @@ use std::{
 
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::objects::ObjectSet, time::Time};
-use fairgate_sources::{
+use fairgate_policy_sources::{
     DocumentSet, PolicySource as _,
     kube::{KubeSource, SyncStatus},
 };

@@ -243,7 +243,7 @@ pub(super) const POLICY_CLI: Edges = &[
 ];
 
 /// Where policies come from.
-pub(super) const SOURCES: Edges = &[
+pub(super) const POLICY_SOURCES: Edges = &[
     ("last_good", &[]),
     ("document_set", &["last_good"]),
     ("logging", &[]),

@@ -1,9 +1,9 @@
 //! Which module of a crate may use which; the tests are in the parent module.
 
-use super::admitter_modules::ADMITTER;
+use super::admission_cluster_modules::ADMISSION_CLUSTER;
+use super::admission_layer_modules::ADMISSION_LAYER;
 use super::apiserver_modules::APISERVER;
-use super::cluster_modules::CLUSTER;
-use super::gateway_modules::{CONFIG, OBSERVE, POLICY_CLI, SERVER, SOURCES};
+use super::gateway_modules::{CONFIG, OBSERVE, POLICY_CLI, POLICY_SOURCES, SERVER};
 use super::loadtest_modules::LOADTEST;
 
 /// For each crate with several modules, which module may use which. Tests may use all. The compiler checks the
@@ -22,13 +22,13 @@ pub(super) const CRATES: &[(&str, Edges)] = &[
     ("crates/admission/src", ADMISSION),
     ("crates/apiserver/src", APISERVER),
     ("crates/eviction-layer/src", EVICTION_LAYER),
-    ("crates/admitter/src", ADMITTER),
-    ("crates/cluster/src", CLUSTER),
+    ("crates/admission-layer/src", ADMISSION_LAYER),
+    ("crates/admission-cluster/src", ADMISSION_CLUSTER),
     ("crates/disruption-controller/src", DISRUPTION_CONTROLLER),
     ("crates/config/src", CONFIG),
     ("crates/observe/src", OBSERVE),
     ("crates/policy-cli/src", POLICY_CLI),
-    ("crates/sources/src", SOURCES),
+    ("crates/policy-sources/src", POLICY_SOURCES),
     ("src", SERVER),
     ("loadtest/src", LOADTEST),
 ];

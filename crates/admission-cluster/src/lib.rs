@@ -1,10 +1,10 @@
 //! What judging forwarded requests needs to know about the cluster behind the gateway.
 //!
-//! [`FollowedCluster`] is a [`ClusterState`](fairgate_admitter::ClusterState): it follows namespaces and the params that
+//! [`FollowedCluster`] is a [`ClusterState`](fairgate_admission_layer::ClusterState): it follows namespaces and the params that
 //! policies name by watch, reads single objects that are not known yet, and learns from discovery which resources there
 //! are. It follows only what the policies in force need.
 //!
-//! [`PolicyPublisher`] compiles what a [`PolicyFeed`] yields to [`PublishedPolicies`](fairgate_admitter::PublishedPolicies). [`UpstreamPolicies`] is the feed of the upstream's own objects; those of files and of the hosted API are
+//! [`PolicyPublisher`] compiles what a [`PolicyFeed`] yields to [`PublishedPolicies`](fairgate_admission_layer::PublishedPolicies). [`UpstreamPolicies`] is the feed of the upstream's own objects; those of files and of the hosted API are
 //! the host's.
 //!
 //! [`KindSchemas`] knows the fields of the kinds that policies are about, for checking the types of expressions.
@@ -12,7 +12,7 @@
 //! Everything here runs on the control runtime. Data cores only read: a search in a table behind a lock that writers
 //! hold for one insertion.
 //!
-//! Not here: judging (`fairgate-admission`), and what becomes of requests (`fairgate-admitter`).
+//! Not here: judging (`fairgate-admission`), and what becomes of requests (`fairgate-admission-layer`).
 
 mod discovery;
 mod follower;

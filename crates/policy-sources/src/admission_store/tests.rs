@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
 use fairgate_admission::Fidelity;
-use fairgate_admitter::{PublishedPolicies, WorkerPool};
-use fairgate_cluster::{ClusterSettings, FollowedCluster, PolicyPublisher, PublishingStatus};
+use fairgate_admission_cluster::{
+    ClusterSettings, FollowedCluster, PolicyPublisher, PublishingStatus,
+};
+use fairgate_admission_layer::{PublishedPolicies, WorkerPool};
 use fairgate_store::{
     Precondition, WriteOutcome,
     local::{LocalSettings, LocalStore},

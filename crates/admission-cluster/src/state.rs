@@ -12,7 +12,7 @@ use fairgate_admission::{
     ClusterObjects, InputFailure, KnownFuture, ListFuture, LookupFuture, LookupLack, ParamScope,
     PolicyParamKind, SharedObject, unknown_param_kind,
 };
-use fairgate_admitter::{ClusterState, ResourcesRead, ServedResource, WorkerPool};
+use fairgate_admission_layer::{ClusterState, ResourcesRead, ServedResource, WorkerPool};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_objects::kind::Kind;
 use fairgate_upstream::client::ApiClient;

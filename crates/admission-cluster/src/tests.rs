@@ -11,7 +11,7 @@ use bytes::Bytes;
 use fairgate_admission::{
     ClusterObjects as _, Fidelity, InputFailure, ParamScope, PolicyParamKind,
 };
-use fairgate_admitter::{ClusterState as _, PublishedPolicies, WorkerPool};
+use fairgate_admission_layer::{ClusterState as _, PublishedPolicies, WorkerPool};
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 use fairgate_testkit::upstream::{self, Speaks, TestReply, TestUpstream};

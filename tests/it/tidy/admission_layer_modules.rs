@@ -3,7 +3,7 @@
 use super::modules::Edges;
 
 /// The admission of forwarded requests.
-pub(super) const ADMITTER: Edges = &[
+pub(super) const ADMISSION_LAYER: Edges = &[
     ("abort_on_drop", &[]),
     ("lack", &[]),
     ("body_budget", &["lack"]),

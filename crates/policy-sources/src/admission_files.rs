@@ -11,8 +11,8 @@ use crate::{
     file_stamps::ChangeWatch,
     files::{FileLengths, POLL_PERIOD, SETTLE_SHORTER, Snapshot},
 };
+use fairgate_admission_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
 use fairgate_base::{background, clock::Clock};
-use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fairgate_admission::{InputFailure, LookupLack, SharedObject};
-use fairgate_admitter::WorkerPool;
+use fairgate_admission_layer::WorkerPool;
 use fairgate_base::{account::HeavyTurns, clock::Clock, tasks};
 use fairgate_core::{
     sync::{Mutex, lock},

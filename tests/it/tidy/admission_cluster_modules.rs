@@ -3,7 +3,7 @@
 use super::modules::Edges;
 
 /// What is known of the cluster.
-pub(super) const CLUSTER: Edges = &[
+pub(super) const ADMISSION_CLUSTER: Edges = &[
     ("objects", &[]),
     ("watch_health", &[]),
     ("resources", &[]),

@@ -12,7 +12,7 @@ use fairgate_admission::{
     Fidelity, PolicyParamKind, PolicySet,
     kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY},
 };
-use fairgate_admitter::ForwardedPolicies;
+use fairgate_admission_layer::ForwardedPolicies;
 use fairgate_core::finding::{Finding, Severity};
 use fairgate_objects::{
     codec::{BodyFormat, EmptyValues, ExpectedType, decode_body},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use fairgate_admission::{CheckedKind, ParamScope, PolicyParamKind, built_in_resources};
-use fairgate_admitter::{ResourceKind, ServedResource};
+use fairgate_admission_layer::{ResourceKind, ServedResource};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
 
 use fairgate_admission::Fidelity;
-use fairgate_admitter::{ForwardedPolicies, PublishedPolicies};
+use fairgate_admission_layer::{ForwardedPolicies, PublishedPolicies};
 use fairgate_base::{background, clock::Clock, tasks};
 use fairgate_core::{
     finding::{Finding, Severity},

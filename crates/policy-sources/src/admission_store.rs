@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use fairgate_base::{background, clock::Clock};
 
 use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
-use fairgate_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
+use fairgate_admission_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
 use fairgate_core::{
     finding::{Finding, Severity},
     sync::{Mutex, lock},
