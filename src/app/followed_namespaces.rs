@@ -10,18 +10,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
-use kube::{
-    Api, Client,
-    core::{ApiResource, GroupVersionKind},
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event, watcher},
-    },
-};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -30,13 +18,12 @@ use fairgate_base::{clock::Clock, log_limit::LogLimit};
 use fairgate_core::time::Time;
 use fairgate_upstream::{
     client::ApiClient,
-    kube_transport::KubeTransport,
-    watch_error::WatchError,
-    watched_object::{KeptFields, WatchedObject},
+    informer::{
+        ApiResource, Event, GroupVersionKind, Informer, InformerSettings, KeptFields, WatchHealth,
+        WatchedObject,
+    },
 };
 
-/// After how many seconds the upstream should end the watch, which is then opened again.
-const WATCH_SECONDS: u32 = 120;
 /// How long after a namespace was cleaned up it is cleaned up again: an object whose creation began while the namespace
 /// existed may have been stored since.
 const CLEANED_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -81,14 +68,12 @@ struct Due {
 /// Cleans up after namespaces of the upstream.
 pub(super) struct NamespaceFollower {
     hosted: Arc<Hosted>,
-    client: Client,
+    streams: ApiClient,
     clock: Clock,
     /// The namespaces to be cleaned up.
     due: BTreeMap<String, Due>,
     /// The UIDs, by name, of the active namespaces in a list that is being received.
     incoming: BTreeMap<String, String>,
-    /// The failure of the watch that was logged last.
-    failure: Option<String>,
     clean_failures: LogLimit,
 }
 
@@ -98,25 +83,28 @@ impl NamespaceFollower {
     pub(super) fn new(hosted: Arc<Hosted>, streams: ApiClient, clock: Clock) -> Self {
         Self {
             hosted,
-            client: KubeTransport::unobserved(streams, clock.clone()).into_client(),
+            streams,
             clock,
             due: BTreeMap::new(),
             incoming: BTreeMap::new(),
-            failure: None,
             clean_failures: LogLimit::new(1),
         }
     }
 
     /// Follows the namespaces until it is dropped.
     pub(super) async fn run(mut self) {
-        let mut events = events(&self.client);
+        let mut namespaces = self.namespaces();
         loop {
             let next = self.due.iter().min_by_key(|(_, due)| due.at);
             let next = next.map(|(name, due)| (name.clone(), due.at));
             let at = next.as_ref().map(|(_, at)| self.clock.instant(*at));
             tokio::select! {
                 biased;
-                Some(event) = events.next() => self.take(event).await,
+                event = namespaces.next() => match event {
+                    Ok(event) => self.take(event).await,
+                    // It has been logged, and the informer goes on.
+                    Err(_) => {}
+                },
                 () = until(at) => {
                     if let Some((name, _)) = next {
                         self.clean(name).await;
@@ -126,35 +114,36 @@ impl NamespaceFollower {
         }
     }
 
-    async fn take(&mut self, event: Result<Event<Namespace>, String>) {
+    fn namespaces(&self) -> Informer<NamespaceOutline> {
+        let kind = GroupVersionKind::gvk("", "v1", "Namespace");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "namespaces");
+        let purpose = "to delete hosted objects of deleted namespaces";
+        let health = WatchHealth::new(self.clock.clone(), "namespaces", purpose);
+        let (streams, clock) = (self.streams.clone(), self.clock.clone());
+        Informer::new(
+            streams,
+            clock,
+            resource,
+            InformerSettings::default(),
+            health,
+        )
+    }
+
+    async fn take(&mut self, event: Event<Namespace>) {
         match event {
-            Ok(Event::Init) => self.incoming.clear(),
-            Ok(Event::InitApply(namespace)) => {
+            Event::Init => self.incoming.clear(),
+            Event::InitApply(namespace) => {
                 if let Some(uid) = active_uid(&namespace) {
                     self.incoming.insert(namespace.name().to_owned(), uid);
                 }
             }
-            Ok(Event::InitDone) => {
-                if self.failure.take().is_some() {
-                    tracing::info!("namespaces are watched again");
-                }
-                self.compare().await;
-            }
-            Ok(Event::Apply(namespace)) => {
+            Event::InitDone => self.compare().await,
+            Event::Apply(namespace) => {
                 if active_uid(&namespace).is_none() {
                     self.add(namespace.name().to_owned());
                 }
             }
-            Ok(Event::Delete(namespace)) => self.add(namespace.name().to_owned()),
-            Err(why) => {
-                if self.failure.as_ref() != Some(&why) {
-                    tracing::warn!(
-                        why,
-                        "cannot watch the upstream's namespaces, so hosted objects of deleted namespaces stay; trying again"
-                    );
-                    self.failure = Some(why);
-                }
-            }
+            Event::Delete(namespace) => self.add(namespace.name().to_owned()),
         }
     }
 
@@ -205,24 +194,6 @@ impl NamespaceFollower {
             }
         }
     }
-}
-
-/// Lists and watches all namespaces. Never ends.
-fn events(client: &Client) -> BoxStream<'static, Result<Event<Namespace>, String>> {
-    let kind = GroupVersionKind::gvk("", "v1", "Namespace");
-    let resource = ApiResource::from_gvk_with_plural(&kind, "namespaces");
-    let settings = watcher::Config::default().timeout(WATCH_SECONDS);
-    let events = watcher(Api::all_with(client.clone(), &resource), settings).default_backoff();
-    events
-        .filter_map(|event| async {
-            match event.map_err(WatchError::from) {
-                // The watch begins again with a list.
-                Err(WatchError::Refused { code: 410, .. }) => None,
-                event => Some(event.map_err(|error| error.to_string())),
-            }
-        })
-        .chain(stream::pending())
-        .boxed()
 }
 
 /// The UID of a namespace that is not being deleted.

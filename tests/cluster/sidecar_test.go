@@ -27,7 +27,7 @@ const (
 	consumer   = "api-priority-and-fairness-config-consumer-v1" // the apiserver's, that writes conditions
 	stillKnown = "the last good policy stays in force"
 
-	lostPolicies = "cannot watch policy objects; retrying" // in the log
+	lostPolicies = " for flow control; trying again" // in the log
 )
 
 // A fairgate with mode: sidecar hosts no objects. It applies those of the real server as its watches report them, with
@@ -336,7 +336,7 @@ func TestFairgateGoesByTheLastGoodPolicyWithoutItsApiserver(t *testing.T) {
 			back := decider.until(meanwhile.UID, after.UID)
 			measured(t, "in step again with an apiserver "+loss.name, back.Seconds(), "s")
 			inSync(t, gateway)
-			logs(t, gateway, "watching policy objects again")
+			logs(t, gateway, "watching prioritylevelconfigurations again")
 			// It is gone with its last request.
 			dumpHas(t, gateway, level.Name, false)
 			dumpHas(t, gateway, after.Name, true)

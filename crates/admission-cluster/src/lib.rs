@@ -28,7 +28,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod upstream_policies;
-mod watch_health;
 
 pub use kind_schemas::{KindSchemas, NamedKinds};
 pub use policy_documents::{PolicyDocument, PolicyDocuments, PreparedPolicies};

@@ -12,11 +12,10 @@ use fairgate_core::{
 };
 use fairgate_upstream::{
     client::ApiClient,
+    informer::{ApiResource, KeptFields as _, Whole},
     path::push_segment,
-    watched_object::{KeptFields as _, Whole},
 };
 use http::{StatusCode, uri::PathAndQuery};
-use kube::core::ApiResource;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
@@ -325,7 +324,7 @@ fn collection_path(resource: &ApiResource, namespace: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::GroupVersionKind;
+    use fairgate_upstream::informer::GroupVersionKind;
 
     use super::*;
 

@@ -7,8 +7,7 @@ use std::{
 
 use fairgate_admission::{SharedObject, object_bytes};
 use fairgate_cel::CelJson;
-use fairgate_upstream::watched_object::{WatchedObject, Whole};
-use kube::runtime::watcher::Event;
+use fairgate_upstream::informer::{Event, WatchedObject, Whole};
 use serde::Deserialize as _;
 use serde_json::Value;
 use tokio::sync::watch;

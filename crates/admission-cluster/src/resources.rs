@@ -8,7 +8,7 @@ use std::{
 
 use fairgate_admission::{CheckedKind, ParamScope, PolicyParamKind, built_in_resources};
 use fairgate_admission_layer::{ResourceKind, ServedResource};
-use kube::core::{ApiResource, GroupVersionKind};
+use fairgate_upstream::informer::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 /// How many resources are kept, over all versions, with their subresources.

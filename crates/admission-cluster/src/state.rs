@@ -15,13 +15,15 @@ use fairgate_admission::{
 use fairgate_admission_layer::{ClusterState, ResourcesRead, ServedResource, WorkerPool};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_objects::kind::Kind;
-use fairgate_upstream::client::ApiClient;
-use kube::core::{ApiResource, GroupVersionKind};
+use fairgate_upstream::{
+    client::ApiClient,
+    informer::{ApiResource, GroupVersionKind, WatchHealth},
+};
 use tokio::{runtime::Handle, task::AbortHandle};
 
 use crate::{
     discovery::ResourceDiscovery,
-    follower::{FollowSettings, FollowedKind, Follower, WatchTimes},
+    follower::{FollowSettings, FollowedKind, Follower, USUAL},
     kind_schemas::KindSchemas,
     live_reads::LiveReads,
 };
@@ -120,8 +122,7 @@ impl FollowedCluster {
                 control,
                 clock,
                 discovery,
-                relisted_every: None,
-                watches: WatchTimes::USUAL,
+                informer: USUAL,
             },
             namespaces: ArcSwapOption::empty(),
             params: ArcSwap::default(),
@@ -305,7 +306,7 @@ impl ClusterObjects for FollowedCluster {
                 return Ok(());
             }
             // A kind that does not exist, or may not be read, is an error of the policy.
-            follower.health.lack().map_or(Ok(()), Err)
+            lack(&follower.health).map_or(Ok(()), Err)
         })
     }
 
@@ -365,5 +366,32 @@ impl ClusterObjects for FollowedCluster {
         let params = self.params.load();
         let follower = params.get(kind);
         follower.map_or_else(Vec::new, |follower| follower.objects.all(namespace))
+    }
+}
+
+/// What is lacking to list the objects; `None` if nothing is, but they do not exist, or may not be read.
+fn lack(health: &WatchHealth) -> Option<LookupLack> {
+    match health.failure() {
+        None => Some(LookupLack::Time),
+        Some((_, true)) => None,
+        Some((why, false)) => Some(LookupLack::Server(format!("{}: {why}", health.what()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairgate_core::time::Time;
+
+    use super::*;
+
+    #[test]
+    fn only_what_can_change_by_itself_is_lacking() {
+        let health = WatchHealth::new(Clock::manual(Time::ZERO), "namespaces", "for admission");
+        assert_eq!(lack(&health), Some(LookupLack::Time));
+        health.failed("too many".to_owned(), false);
+        let server = LookupLack::Server("namespaces: too many".to_owned());
+        assert_eq!(lack(&health), Some(server));
+        health.failed("refused".to_owned(), true);
+        assert_eq!(lack(&health), None);
     }
 }

@@ -8,16 +8,16 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
+use fairgate_upstream::informer::{InformerSettings, WatchHealth};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    follower::{FollowedKind, Follower, WatchTimes},
+    follower::{CLOSELY, FollowedKind, Follower},
     policy_documents::{PolicyDocument, PolicyDocuments},
     publisher::PolicyFeed,
     resources::text,
     state::FollowedCluster,
-    watch_health::WatchHealth,
 };
 
 /// The kinds, with what messages call their objects.
@@ -73,8 +73,10 @@ impl UpstreamPolicies {
         max_staleness: Option<Duration>,
     ) -> Self {
         let mut following = state.following().clone();
-        following.relisted_every = max_staleness.map(|max| max / 3);
-        following.watches = WatchTimes::SHORT;
+        following.informer = InformerSettings {
+            relisted_every: max_staleness.map(|max| max / 3),
+            ..CLOSELY
+        };
         let kinds = KINDS.map(|(kind, what)| {
             let versions = VERSIONS.map(|version| PolicyParamKind {
                 api_version: format!("admissionregistration.k8s.io/{version}"),

@@ -3,11 +3,12 @@
 use std::pin::Pin;
 
 use fairgate_disruption::controller::{ObjectKey, StatusWriteOutcome};
+use fairgate_upstream::informer::Event;
 use futures_util::stream::BoxStream;
-use kube::runtime::watcher::Event;
+
 use serde_json::Value;
 
-/// A change of the budgets, or a part of their list: see [`kube::runtime::watcher::Event`].
+/// A change of the budgets, or a part of their list: see [`Event`].
 pub type BudgetEvent = Event<Value>;
 
 /// The list of all budgets, followed by their changes. An error is a message for operators; the stream continues after

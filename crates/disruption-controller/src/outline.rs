@@ -1,6 +1,6 @@
 //! The fields of pods and of their controllers that are kept.
 
-use fairgate_upstream::watched_object::KeptFields;
+use fairgate_upstream::informer::KeptFields;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -82,7 +82,7 @@ impl KeptFields for Outline {
 
 #[cfg(test)]
 mod tests {
-    use fairgate_upstream::watched_object::WatchedObject;
+    use fairgate_upstream::informer::WatchedObject;
     use serde_json::json;
 
     use super::*;

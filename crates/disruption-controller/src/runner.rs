@@ -1,12 +1,7 @@
 //! Runs the controller while this gateway is the leader: passes it the events of the watches, and makes the calls that
 //! it requests, one at a time. What it computes it computes in slices, and between them the task yields to others.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
 use fairgate_core::time::Time;
@@ -16,7 +11,7 @@ use fairgate_disruption::{
     },
     pod::ControllerRef,
 };
-use fairgate_upstream::{client::ApiClient, kube_transport::KubeTransport};
+use fairgate_upstream::client::ApiClient;
 use futures_util::{StreamExt as _, future::BoxFuture};
 use http::Method;
 use serde_json::Value;
@@ -29,7 +24,7 @@ use crate::{
     lookups::{self, Discovery},
     recorder::{Occurrence, Recorder},
     status::ControllerStatus,
-    watches::{FollowedObjects, WatchUpdate, WatchedKind, watches},
+    watches::{FollowedObjects, WatchUpdate, Watches},
 };
 
 /// The interval at which all budgets are synced even without changes, as Kubernetes' controllers do.
@@ -70,8 +65,6 @@ pub struct DisruptionRunner {
     settings: RunnerSettings,
     calls: Calls,
     discovery: Discovery,
-    /// The client for watches. It has to be created inside the runtime that runs them.
-    kube: OnceLock<kube::Client>,
     failures: LogLimit,
 }
 
@@ -97,7 +90,6 @@ impl DisruptionRunner {
         Self {
             calls: Calls::new(settings.client.clone(), settings.clock.clone()),
             discovery: Discovery::new(settings.clock.clone()),
-            kube: OnceLock::new(),
             failures: LogLimit::new(1),
             settings,
         }
@@ -155,9 +147,9 @@ impl DisruptionRunner {
             .budgets
             .as_ref()
             .map(|budgets| budgets.watch());
-        let mut watches = watches(self.kube(), hosted);
+        let RunnerSettings { streams, clock, .. } = &self.settings;
+        let mut watches = Watches::open(streams, clock, hosted);
         let mut known = FollowedObjects::new(self.settings.selector_terms);
-        let mut faults = BTreeMap::new();
         let mut call: Option<BoxFuture<'_, Ended>> = None;
         let mut resync = self.settings.clock.now().plus(RESYNC);
         let mut turns = 0;
@@ -173,7 +165,10 @@ impl DisruptionRunner {
             }
             self.report(&mut known, &events);
             tokio::select! {
-                Some(update) = watches.next() => self.take(&mut known, &mut faults, update),
+                Some(update) = watches.updates.next() => {
+                    self.take(&mut known, update);
+                    self.settings.status.set_problem(watches.problem());
+                }
                 ended = join(&mut call) => {
                     call = None;
                     self.end(&mut known, ended);
@@ -191,13 +186,6 @@ impl DisruptionRunner {
                 yield_now().await;
             }
         }
-    }
-
-    fn kube(&self) -> &kube::Client {
-        self.kube.get_or_init(|| {
-            let RunnerSettings { streams, clock, .. } = &self.settings;
-            KubeTransport::unobserved(streams.clone(), clock.clone()).into_client()
-        })
     }
 
     /// Has the controller compute for one slice.
@@ -285,18 +273,10 @@ impl DisruptionRunner {
         }
     }
 
-    fn take(
-        &self,
-        known: &mut FollowedObjects,
-        faults: &mut BTreeMap<WatchedKind, String>,
-        (kind, event): WatchUpdate,
-    ) {
+    fn take(&self, known: &mut FollowedObjects, (kind, event): WatchUpdate) {
         let was_complete = known.is_complete();
         match event {
             Ok(event) => {
-                if faults.remove(&kind).is_some() {
-                    tracing::info!(kind = kind.plural(), "watching again");
-                }
                 if let Err(error) = known.take(kind, event) {
                     let (namespace, name) = ("", "");
                     self.warn(
@@ -306,24 +286,9 @@ impl DisruptionRunner {
                     );
                 }
             }
-            Err(fault) => {
-                if fault.is_absent {
-                    known.absent(kind);
-                }
-                let is_new = faults.get(&kind) != Some(&fault.why);
-                if is_new && !fault.is_expired {
-                    tracing::warn!(
-                        kind = kind.plural(),
-                        why = fault.why,
-                        "the disruption controller cannot watch; trying again"
-                    );
-                    faults.insert(kind, fault.why);
-                }
-            }
+            Err(error) if error.is_absent() => known.absent(kind),
+            Err(_) => {}
         }
-        let fault = faults.iter().next();
-        let problem = fault.map(|(kind, why)| format!("cannot watch {}: {why}", kind.plural()));
-        self.settings.status.set_problem(problem);
         if !was_complete && known.is_complete() {
             let ControllerCounts { pods, budgets, .. } = known.controller.counts();
             tracing::info!(

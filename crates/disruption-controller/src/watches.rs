@@ -1,14 +1,13 @@
 //! The objects that the controller watches: pods, their controllers, and budgets.
 //!
-//! Each kind is listed in pages and then watched. A watch that ends or breaks is resumed at its last resource version.
-//! If the server no longer has that version (410), the kind is listed again; known objects stay until the list is
-//! complete.
+//! Each kind is listed in pages and then watched, by an [`Informer`]; known objects stay until a new list is complete.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    sync::Arc,
 };
 
+use fairgate_base::clock::Clock;
 use fairgate_disruption::{
     budget::DisruptionBudget,
     controller::{
@@ -18,33 +17,19 @@ use fairgate_disruption::{
     pod::Pod,
 };
 use fairgate_upstream::{
-    watch_error::WatchError,
-    watched_object::{KeptFields, WatchedObject, Whole},
+    client::ApiClient,
+    informer::{
+        ApiResource, Event, GroupVersionKind, Informer, InformerSettings, KeptFields, WatchError,
+        WatchHealth, WatchedObject, Whole,
+    },
 };
 use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream, SelectAll},
-};
-use kube::{
-    Api, Client,
-    core::{ApiResource, GroupVersionKind},
-    runtime::{
-        WatchStreamExt as _,
-        utils::Backoff,
-        watcher::{self, Event, watcher},
-    },
+    Stream, StreamExt as _,
+    stream::{BoxStream, SelectAll},
 };
 use serde_json::Value;
 
 use crate::{budget_feed::BudgetEvents, outline::Outline};
-
-/// The number of seconds after which the upstream should end a watch, which is then opened again. A watch that lasts
-/// somewhat longer without any event counts as dead.
-const WATCH_SECONDS: u32 = 120;
-/// The pause after the first failure. Each further pause is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest pause after a failure.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// A kind of objects that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,71 +81,83 @@ impl WatchedKind {
 }
 
 /// An event of a watch, with the needed fields of the object.
-pub(crate) type WatchUpdate = (WatchedKind, Result<Event<Value>, WatchFault>);
+pub(crate) type WatchUpdate = (WatchedKind, Result<Event<Value>, WatchError>);
 
-/// Why a watch delivers no events at present.
-#[derive(Debug)]
-pub(crate) struct WatchFault {
-    /// The message for operators.
-    pub(crate) why: String,
-    /// Whether the server does not serve the kind at all.
-    pub(crate) is_absent: bool,
-    /// Whether the server no longer has the resource version of the watch (410). The kind is then listed again; this is
-    /// not a failure.
-    pub(crate) is_expired: bool,
+/// Lists and watches of all kinds.
+pub(crate) struct Watches {
+    /// The events of all kinds. It never ends.
+    pub(crate) updates: SelectAll<BoxStream<'static, WatchUpdate>>,
+    health: [(WatchedKind, Arc<WatchHealth>); WatchedKind::ALL.len()],
 }
 
-/// All watches.
-pub(crate) type Watches = SelectAll<BoxStream<'static, WatchUpdate>>;
-
-/// Lists and watches all kinds. The budgets come from `budgets`, if it is given, otherwise from the upstream.
-pub(crate) fn watches(client: &Client, budgets: Option<BudgetEvents>) -> Watches {
-    let mut budgets = budgets;
-    let mut all = Watches::new();
-    for kind in WatchedKind::ALL {
-        all.push(match (kind, budgets.take()) {
-            (WatchedKind::Budgets, Some(hosted)) => hosted
-                .map(move |event| (kind, event.map_err(fault)))
-                .boxed(),
-            (WatchedKind::Budgets, None) => follow::<Whole>(client, kind),
-            (_, unused) => {
-                budgets = unused;
-                follow::<Outline>(client, kind)
+impl Watches {
+    /// Lists and watches all kinds. The budgets come from `budgets`, if it is given, otherwise from the upstream, which is asked
+    /// through `streams`, a client with a connection for each request.
+    pub(crate) fn open(streams: &ApiClient, clock: &Clock, budgets: Option<BudgetEvents>) -> Self {
+        let health = WatchedKind::ALL.map(|kind| {
+            let purpose = "for the disruption controller";
+            (
+                kind,
+                WatchHealth::new(clock.clone(), kind.plural(), purpose),
+            )
+        });
+        let mut budgets = budgets;
+        let updates = health.iter().map(|(kind, health)| {
+            let (kind, health) = (*kind, Arc::clone(health));
+            let hosted = budgets.take_if(|_| kind == WatchedKind::Budgets);
+            match (kind, hosted) {
+                (_, Some(hosted)) => observed(hosted, health)
+                    .map(move |event| (kind, event))
+                    .boxed(),
+                (WatchedKind::Budgets, None) => follow::<Whole>(streams, clock, kind, health),
+                _ => follow::<Outline>(streams, clock, kind, health),
             }
         });
+        Self {
+            updates: updates.collect(),
+            health,
+        }
     }
-    all
+
+    /// Which kind cannot be watched, and why. `None` if all watches work.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let failure = |(_, health): &(_, Arc<WatchHealth>)| {
+            let (why, _) = health.failure()?;
+            Some(format!("cannot watch {}: {why}", health.what()))
+        };
+        self.health.iter().find_map(failure)
+    }
 }
 
-fn fault(why: String) -> WatchFault {
-    WatchFault {
-        why,
-        is_absent: false,
-        is_expired: false,
-    }
+/// Notes what a feed of the gateway itself says about itself.
+fn observed(
+    events: BudgetEvents,
+    health: Arc<WatchHealth>,
+) -> impl Stream<Item = Result<Event<Value>, WatchError>> + Send {
+    events.map(move |event| match event {
+        Ok(event) => {
+            health.recovered();
+            Ok(event)
+        }
+        Err(why) => {
+            health.failed(why.clone(), false);
+            Err(WatchError::Broken(why))
+        }
+    })
 }
 
-fn follow<K: KeptFields>(client: &Client, kind: WatchedKind) -> BoxStream<'static, WatchUpdate> {
-    let resource = kind.resource();
-    let api = Api::<WatchedObject<K>>::all_with(client.clone(), &resource);
-    let settings = watcher::Config::default().timeout(WATCH_SECONDS);
-    let events = watcher(api, settings).backoff(Pauses::default());
+fn follow<K: KeptFields>(
+    streams: &ApiClient,
+    clock: &Clock,
+    kind: WatchedKind,
+    health: Arc<WatchHealth>,
+) -> BoxStream<'static, WatchUpdate> {
+    let (streams, clock) = (streams.clone(), clock.clone());
+    let settings = InformerSettings::default();
+    let informer = Informer::<K>::new(streams, clock, kind.resource(), settings, health);
+    let events = informer.into_stream();
     events
-        .map(move |event| {
-            let event = event.map(into_value).map_err(|error| {
-                let error = WatchError::from(error);
-                WatchFault {
-                    why: error.to_string(),
-                    is_absent: matches!(error, WatchError::Refused { code: 404, .. }),
-                    is_expired: matches!(error, WatchError::Refused { code: 410, .. }),
-                }
-            });
-            (kind, event)
-        })
-        // The stream never ends. If it did, that must not look as if nothing changed.
-        .chain(stream::once(async move {
-            (kind, Err(fault("the watch ended".to_owned())))
-        }))
+        .map(move |event| (kind, event.map(into_value)))
         .boxed()
 }
 
@@ -171,31 +168,6 @@ fn into_value<K>(event: Event<WatchedObject<K>>) -> Event<Value> {
         Event::InitDone => Event::InitDone,
         Event::Apply(object) => Event::Apply(object.object),
         Event::Delete(object) => Event::Delete(object.object),
-    }
-}
-
-/// The pauses after failures, which double up to [`LONGEST_PAUSE`].
-struct Pauses(Duration);
-
-impl Default for Pauses {
-    fn default() -> Self {
-        Self(FIRST_PAUSE)
-    }
-}
-
-impl Iterator for Pauses {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let pause = self.0;
-        self.0 = (pause * 2).min(LONGEST_PAUSE);
-        Some(pause)
-    }
-}
-
-impl Backoff for Pauses {
-    fn reset(&mut self) {
-        self.0 = FIRST_PAUSE;
     }
 }
 

@@ -9,6 +9,8 @@
 //! [`token_review`] and [`access_review`] have tokens validated and access authorized there. Results are cached,
 //! and equal reviews merge ([`lookup`]).
 //!
+//! [`informer`] lists and watches objects there, for all that follow any.
+//!
 //! Not here: requests of clients, which `fairgate-proxy` forwards.
 
 pub mod access_review;
@@ -17,11 +19,9 @@ pub mod client;
 pub mod dial;
 pub mod dial_error;
 pub mod endpoint;
-pub mod kube_transport;
+pub mod informer;
 pub mod lookup;
 pub mod path;
 pub mod review;
 pub mod tls;
 pub mod token_review;
-pub mod watch_error;
-pub mod watched_object;

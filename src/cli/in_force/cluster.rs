@@ -21,7 +21,7 @@ use fairgate_policy_sources::{
 };
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse},
-    kube_transport::KubeTransport,
+    informer::KubeTransport,
 };
 
 const RIGHTS: &str = "this takes the rights to list flowschemas and prioritylevelconfigurations (flowcontrol.apiserver.k8s.io)";

@@ -5,15 +5,11 @@ use super::modules::Edges;
 /// What is known of the cluster.
 pub(super) const ADMISSION_CLUSTER: Edges = &[
     ("objects", &[]),
-    ("watch_health", &[]),
     ("resources", &[]),
     ("discovery", &["resources"]),
     ("shared_reads", &[]),
     ("live_reads", &["objects", "shared_reads"]),
-    (
-        "follower",
-        &["discovery", "objects", "resources", "watch_health"],
-    ),
+    ("follower", &["discovery", "objects", "resources"]),
     ("schema_cache", &[]),
     ("kind_schemas", &["discovery", "resources", "schema_cache"]),
     (
@@ -30,7 +26,6 @@ pub(super) const ADMISSION_CLUSTER: Edges = &[
             "publisher",
             "resources",
             "state",
-            "watch_health",
         ],
     ),
 ];

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::{core::ApiResource, runtime::watcher::Event};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -11,7 +10,7 @@ use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
 };
-use fairgate_upstream::watched_object::{WatchedObject, Whole};
+use fairgate_upstream::informer::{ApiResource, Event, WatchedObject, Whole};
 
 /// An object as received.
 pub(super) type RawObject = WatchedObject<Whole>;

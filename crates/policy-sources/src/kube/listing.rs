@@ -1,11 +1,7 @@
 //! The policy objects of an API at one moment, for commands: listed once, without a retry.
 
 use http::StatusCode;
-use kube::{
-    Api, Client,
-    api::{ApiResource, ListParams},
-    runtime::watcher::Event,
-};
+use kube::{Api, Client, api::ListParams};
 
 use super::{
     GROUP_PATH, KINDS, VERSIONS, is_complete,
@@ -13,6 +9,7 @@ use super::{
     preferred, resource, served_versions, set_of,
 };
 use crate::document_set::{DocumentSet, Revision};
+use fairgate_upstream::informer::{ApiResource, Event};
 
 /// The most objects in one response.
 const PAGE: u32 = 500;

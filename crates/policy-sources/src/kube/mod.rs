@@ -15,7 +15,6 @@ mod watch_failure;
 
 use std::{
     fmt::{self, Write as _},
-    hash::{BuildHasher as _, Hasher as _, RandomState},
     sync::Arc,
     time::Duration,
 };
@@ -26,11 +25,7 @@ use futures_util::{
 };
 use http::{Request, StatusCode, Uri};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIGroup;
-use kube::{
-    Api, Client,
-    core::{ApiResource, GroupVersionKind},
-    runtime::watcher::{self, Event, watcher},
-};
+use kube::Client;
 use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
@@ -44,7 +39,11 @@ use fairgate_core::{
     finding::Finding,
 };
 use fairgate_upstream::{
-    client::ApiClient, kube_transport::KubeTransport, watch_error::WatchError,
+    client::ApiClient,
+    informer::{
+        ApiResource, Event, GroupVersionKind, Informer, InformerSettings, KubeTransport,
+        RetryPauses, WatchError, Whole,
+    },
 };
 use known_objects::{KnownObjects, RawObject, set_type};
 pub use listing::{PolicyListError, list};
@@ -67,27 +66,25 @@ const GROUP_PATH: &str = "/apis/flowcontrol.apiserver.k8s.io";
 /// longer without an event counts as dead, since a broken connection may go unnoticed.
 const WATCH_SECONDS: u32 = 60;
 
-/// How long discovery may take, and how long no event may arrive while the lists are not complete.
-const LIST_LIMIT: Duration = Duration::from_secs(30);
+/// How long discovery may take.
+const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
 
 /// A change is reported when no event has arrived for this long, but after [`BURST`] at the latest.
 const QUIET: Duration = Duration::from_millis(50);
 /// The longest time for which a change waits for others: ten objects applied at once make one or two new policies.
 const BURST: Duration = Duration::from_millis(400);
 
-/// The first pause after a failure; each further pause is twice as long, up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest pause after a failure.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+/// The pauses after failures.
+const PAUSES: RetryPauses = RetryPauses::new(Duration::from_millis(200), Duration::from_secs(3));
 
-/// The maximum number of different failure reasons that are logged until the watches are open again.
-const MAX_LOGGED_REASONS: usize = 8;
-
-type Watches = SelectAll<BoxStream<'static, (usize, watcher::Result<Event<RawObject>>)>>;
+type Watches = SelectAll<BoxStream<'static, (usize, Result<Event<RawObject>, WatchError>)>>;
 
 /// The policy objects of an upstream, kept up to date by watches.
 pub struct KubeSource {
     upstream: String,
+    streams: ApiClient,
+    clock: Clock,
+    /// For discovery.
     client: Client,
     status: Arc<SyncStatus>,
     /// `None` while the upstream is not watched.
@@ -96,10 +93,10 @@ pub struct KubeSource {
     objects: [KnownObjects; KINDS.len()],
     /// Whether something changed since the last set.
     changed: bool,
-    /// Failures since the objects were last listed.
-    failures: u32,
-    /// Failure reasons logged since then; each is logged once.
-    logged: Vec<String>,
+    /// The pause to come before the next attempt, if the last one failed.
+    pause: Option<Duration>,
+    /// Those after that.
+    pauses: RetryPauses,
     /// The warnings about objects that have been logged.
     findings: LoggedWarnings,
     /// Whether sets have their objects as they were.
@@ -111,7 +108,6 @@ impl fmt::Debug for KubeSource {
         f.debug_struct("KubeSource")
             .field("upstream", &self.upstream)
             .field("changed", &self.changed)
-            .field("failures", &self.failures)
             .finish_non_exhaustive()
     }
 }
@@ -120,17 +116,18 @@ impl KubeSource {
     /// Watches the objects through `client`, which must open a connection for each request. Call it inside the
     /// runtime that is to run the watches.
     pub fn new(client: ApiClient, clock: Clock) -> Self {
-        let status = SyncStatus::new(clock.clone(), KINDS.len());
-        let name = client.endpoint().name().to_string();
+        let transport = KubeTransport::unobserved(client.clone(), clock.clone());
         Self {
-            upstream: name,
-            client: KubeTransport::new(client, clock, status.clone()).into_client(),
-            status,
+            upstream: client.endpoint().name().to_string(),
+            client: transport.into_client(),
+            status: SyncStatus::new(&clock, KINDS.map(|(_, plural)| plural)),
+            streams: client,
+            clock,
             watches: None,
             objects: KINDS.map(|(_, plural)| KnownObjects::new(plural)),
             changed: true,
-            failures: 0,
-            logged: Vec::new(),
+            pause: None,
+            pauses: PAUSES,
             findings: LoggedWarnings::default(),
             has_originals: false,
         }
@@ -153,53 +150,63 @@ impl KubeSource {
         let Some(watches) = &mut self.watches else {
             return self.connect().await;
         };
-        let limit = if is_complete(&self.objects) {
-            Duration::MAX
-        } else {
-            LIST_LIMIT
-        };
-        match timeout(limit, watches.next()).await {
-            Ok(Some((kind, Ok(event)))) => {
+        match watches.next().await {
+            Some((kind, Ok(event))) => {
                 self.changed |= self.objects[kind].take(event);
-                if self.failures > 0 && is_complete(&self.objects) {
-                    self.failures = 0;
-                    self.logged.clear();
-                    tracing::info!(upstream = self.upstream, "watching policy objects again");
+                if is_complete(&self.objects) {
+                    self.pauses = PAUSES;
                 }
             }
-            Ok(Some((_, Err(error)))) => self.disconnect(&WatchError::from(error).into()),
-            Ok(None) => self.disconnect(&WatchFailure::Ended),
-            Err(_) => self.disconnect(&WatchFailure::TimedOut("the list")),
+            Some((_, Err(_))) | None => self.disconnect(),
         }
     }
 
     /// Starts the lists and watches, after a pause if that failed before.
     async fn connect(&mut self) {
-        if self.failures > 0 {
-            sleep(pause(self.failures, random())).await;
+        if let Some(pause) = self.pause {
+            sleep(pause).await;
         }
-        let discovery = timeout(LIST_LIMIT, served_version(&self.client));
-        match discovery.await {
-            Ok(Ok(version)) => self.watches = Some(watch(&self.client, version)),
-            Ok(Err(error)) => self.disconnect(&error),
-            Err(_) => self.disconnect(&WatchFailure::TimedOut("discovery")),
-        }
+        let discovery = timeout(DISCOVERY_LIMIT, served_version(&self.client));
+        let failure = match discovery.await {
+            Ok(Ok(version)) => {
+                self.watches = Some(self.watch(version));
+                return;
+            }
+            Ok(Err(failure)) => failure,
+            Err(_) => WatchFailure::TimedOut,
+        };
+        self.status.failed(&failure);
+        self.disconnect();
     }
 
     /// The upstream failed: the known objects stay until they are listed again.
-    fn disconnect(&mut self, why: &WatchFailure) {
+    fn disconnect(&mut self) {
         self.watches = None;
         self.objects.iter_mut().for_each(KnownObjects::invalidate);
-        let upstream = &self.upstream;
-        let why = why.to_string();
-        if self.logged.len() < MAX_LOGGED_REASONS && !self.logged.contains(&why) {
-            tracing::warn!(%upstream, %why, "cannot watch policy objects; retrying");
-            self.logged.push(why.clone());
-        } else {
-            tracing::debug!(%upstream, %why, "cannot watch policy objects yet");
-        }
-        self.failures = self.failures.saturating_add(1);
-        self.status.failed(why);
+        self.pause = self.pauses.next();
+    }
+
+    /// Lists and watches both kinds.
+    fn watch(&self, version: &str) -> Watches {
+        let settings = InformerSettings {
+            watch_seconds: WATCH_SECONDS,
+            ..InformerSettings::default()
+        };
+        let each = KINDS.iter().enumerate().map(|(at, kind)| {
+            let kind = resource(kind, version);
+            let informer = Informer::<Whole>::new(
+                self.streams.clone(),
+                self.clock.clone(),
+                kind.clone(),
+                settings.clone(),
+                self.status.health(at),
+            );
+            let typed =
+                move |event: Event<RawObject>| event.modify(|object| set_type(object, &kind));
+            let events = informer.into_stream();
+            events.map(move |event| (at, event.map(&typed))).boxed()
+        });
+        each.collect()
     }
 
     /// All known objects.
@@ -259,25 +266,6 @@ fn is_complete(objects: &[KnownObjects]) -> bool {
     objects.iter().all(KnownObjects::is_listed)
 }
 
-/// Lists and watches both kinds.
-fn watch(client: &Client, version: &str) -> Watches {
-    let each = KINDS.iter().enumerate().map(|(at, kind)| {
-        let kind = resource(kind, version);
-        let typed = kind.clone();
-        let settings = watcher::Config::default().timeout(WATCH_SECONDS);
-        let events = watcher(Api::<RawObject>::all_with(client.clone(), &kind), settings);
-        events
-            .map(move |event| {
-                (
-                    at,
-                    event.map(|event| event.modify(|object| set_type(object, &typed))),
-                )
-            })
-            .boxed()
-    });
-    each.collect()
-}
-
 fn resource((kind, plural): &(&str, &str), version: &str) -> ApiResource {
     let kind = GroupVersionKind::gvk(GROUP, version, kind);
     ApiResource::from_gvk_with_plural(&kind, plural)
@@ -306,33 +294,4 @@ async fn served_versions(client: &Client) -> kube::Result<Vec<String>> {
 fn preferred(served: &[String]) -> Option<&'static str> {
     let mut versions = VERSIONS.into_iter();
     versions.find(|version| served.iter().any(|served| served == version))
-}
-
-/// The pause after this number of failures in a row, shortened by up to half by `random`, so that gateways do
-/// not all reconnect at once.
-fn pause(failures: u32, random: u64) -> Duration {
-    let doubled = 1 << failures.saturating_sub(1).min(16);
-    let longest = FIRST_PAUSE.saturating_mul(doubled).min(LONGEST_PAUSE);
-    #[expect(clippy::cast_precision_loss, reason = "a random number")]
-    let part = random as f64 / u64::MAX as f64;
-    longest.mul_f64(0.5 + part / 2.0)
-}
-
-/// A random number, from the keys of the standard library's hash maps.
-fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_a_bound_and_differ() {
-        let most = |failures| pause(failures, u64::MAX);
-        assert_eq!(most(1), FIRST_PAUSE);
-        assert_eq!(most(2), FIRST_PAUSE * 2);
-        assert_eq!(most(u32::MAX), LONGEST_PAUSE);
-        assert_eq!(pause(u32::MAX, 0), LONGEST_PAUSE / 2);
-    }
 }

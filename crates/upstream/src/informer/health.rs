@@ -4,29 +4,31 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fairgate_admission::LookupLack;
+use super::{ObservedWatch, WatchObserver};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
-use fairgate_upstream::kube_transport::{ObservedWatch, WatchObserver};
 
 /// Watches end regularly and are opened again; a gap of this length is not a problem.
 const RENEWAL_GRACE: Duration = Duration::from_secs(2);
 
 /// Whether a watch is open, and since when it is not.
 #[derive(Debug)]
-pub(crate) struct WatchHealth {
+pub struct WatchHealth {
     clock: Clock,
     /// What is watched, in the plural.
     what: &'static str,
+    purpose: &'static str,
     state: Mutex<HealthState>,
 }
 
 #[derive(Debug)]
 struct HealthState {
     open: usize,
+    /// Whether one ever was.
+    was_open: bool,
     /// When a watch was last open; the start if none ever was.
     last: Time,
     /// When anything was last heard of the server on a watch: it was opened, or something was received.
@@ -42,13 +44,16 @@ struct HealthState {
 }
 
 impl WatchHealth {
-    pub(crate) fn new(clock: Clock, what: &'static str) -> Arc<Self> {
+    /// The health of a watch that is not open yet. Messages call the objects `what`, and say what for: "cannot watch `what` `purpose`".
+    pub fn new(clock: Clock, what: &'static str, purpose: &'static str) -> Arc<Self> {
         let last = clock.now();
         Arc::new(Self {
             clock,
             what,
+            purpose,
             state: Mutex::new(HealthState {
                 open: 0,
+                was_open: false,
                 last,
                 heard: last,
                 told: last,
@@ -60,33 +65,42 @@ impl WatchHealth {
     }
 
     /// The objects are those of a list that was asked for at this time.
-    pub(crate) fn listed(&self, asked: Time) {
+    pub(super) fn listed(&self, asked: Time) {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         (state.listed, state.told) = (asked, now);
     }
 
     /// When the last complete list was asked for. Nothing that happened before is unknown.
-    pub(crate) fn listed_at(&self) -> Time {
+    pub fn listed_at(&self) -> Time {
         lock(&self.state).listed
     }
 
     /// The time since anything was heard of the server on a watch, be it open or not: a server that has nothing to tell sends a
     /// bookmark once a minute.
-    pub(crate) fn silence(&self) -> Duration {
+    pub(super) fn silence(&self) -> Duration {
         let heard = lock(&self.state).heard;
         self.clock.now().since(heard)
     }
 
     /// The time since the server told how far it is. That watches are opened and end says nothing about it.
-    pub(crate) fn untold(&self) -> Duration {
+    pub(super) fn untold(&self) -> Duration {
         let told = lock(&self.state).told;
         self.clock.now().since(told)
     }
 
     /// Whether a watch is open.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         lock(&self.state).open > 0
+    }
+
+    /// An open watch is closed by the gateway itself: until now the objects were up to date, whenever something last arrived.
+    pub(super) fn given_up(&self) {
+        let now = self.clock.now();
+        let mut state = lock(&self.state);
+        if state.open > 0 {
+            state.last = now;
+        }
     }
 
     fn hear(&self) {
@@ -94,18 +108,26 @@ impl WatchHealth {
         lock(&self.state).heard = now;
     }
 
-    /// What is lacking to list the objects; `None` if nothing is, but they do not exist, or may not be read.
-    pub(crate) fn lack(&self) -> Option<LookupLack> {
+    /// Whether a watch has ever been open.
+    pub fn was_open(&self) -> bool {
+        lock(&self.state).was_open
+    }
+
+    /// What is watched, in the plural.
+    pub fn what(&self) -> &'static str {
+        self.what
+    }
+
+    /// Why the objects cannot be listed or watched, and whether that does not change by itself; `None` if nothing failed since a watch was
+    /// last opened.
+    pub fn failure(&self) -> Option<(String, bool)> {
         let state = lock(&self.state);
-        match &state.failure {
-            None => Some(LookupLack::Time),
-            Some(_) if state.is_final => None,
-            Some(why) => Some(LookupLack::Server(format!("{}: {why}", self.what))),
-        }
+        let why = state.failure.clone()?;
+        Some((why, state.is_final))
     }
 
     /// The time since the watch was last open; zero while it is.
-    pub(crate) fn age(&self) -> Duration {
+    pub fn age(&self) -> Duration {
         let state = lock(&self.state);
         match state.open {
             0 => self.clock.now().since(state.last),
@@ -114,7 +136,7 @@ impl WatchHealth {
     }
 
     /// Why the objects are not up to date; `None` if they are, or were a moment ago.
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         let age = self.age();
         if age < RENEWAL_GRACE {
             return None;
@@ -127,13 +149,20 @@ impl WatchHealth {
 
     /// The objects cannot be listed or watched; `is_final` if that does not change by itself. The same reason is logged once until
     /// they can.
-    pub(crate) fn failed(&self, kind: &str, why: String, is_final: bool) {
+    pub fn failed(&self, why: String, is_final: bool) {
         let mut state = lock(&self.state);
         state.is_final = is_final;
         if state.failure.as_ref() != Some(&why) {
-            let what = self.what;
-            tracing::warn!(kind, %why, "cannot watch {what} for admission; trying again");
+            let Self { what, purpose, .. } = self;
+            tracing::warn!(%why, "cannot watch {what} {purpose}; trying again");
             state.failure = Some(why);
+        }
+    }
+
+    /// The objects can be watched, as far as known.
+    pub fn recovered(&self) {
+        if lock(&self.state).failure.take().is_some() {
+            tracing::info!("watching {} again", self.what);
         }
     }
 }
@@ -142,11 +171,9 @@ impl WatchObserver for WatchHealth {
     fn opened(self: Arc<Self>) -> Box<dyn ObservedWatch> {
         self.hear();
         let mut state = lock(&self.state);
-        state.open += 1;
-        if state.failure.take().is_some() {
-            tracing::info!("watching {} again", self.what);
-        }
+        (state.open, state.was_open) = (state.open + 1, true);
         drop(state);
+        self.recovered();
         let last_received = self.clock.now();
         Box::new(OpenWatch {
             health: self,
@@ -189,7 +216,7 @@ mod tests {
     #[test]
     fn an_open_watch_on_which_nothing_arrives_is_silent() {
         let clock = Clock::manual(Time::ZERO);
-        let health = WatchHealth::new(clock.clone(), "policies");
+        let health = WatchHealth::new(clock.clone(), "policies", "for admission");
         let mut open = Arc::clone(&health).opened();
         let second = Duration::from_secs(1);
         clock.advance(5 * second);
@@ -215,21 +242,20 @@ mod tests {
     #[test]
     fn the_age_is_the_time_since_the_last_sign_of_life() {
         let clock = Clock::manual(Time::ZERO);
-        let health = WatchHealth::new(clock.clone(), "namespaces");
+        let health = WatchHealth::new(clock.clone(), "namespaces", "for admission");
         let second = Duration::from_secs(1);
         clock.advance(3 * second);
         assert_eq!(health.age(), 3 * second);
-        health.failed("Namespace", "refused".to_owned(), true);
-        assert_eq!(health.lack(), None);
+        health.failed("refused".to_owned(), true);
+        assert_eq!(health.failure(), Some(("refused".to_owned(), true)));
         let problem = "namespaces: not watched for 3 s: refused";
         assert_eq!(health.problem().as_deref(), Some(problem));
         let mut open = Arc::clone(&health).opened();
         clock.advance(second);
         assert_eq!((health.age(), health.problem()), (Duration::ZERO, None));
-        assert_eq!(health.lack(), Some(LookupLack::Time));
-        health.failed("Namespace", "too many".to_owned(), false);
-        let lack = LookupLack::Server("namespaces: too many".to_owned());
-        assert_eq!(health.lack(), Some(lack));
+        assert_eq!(health.failure(), None);
+        health.failed("too many".to_owned(), false);
+        assert_eq!(health.failure(), Some(("too many".to_owned(), false)));
         open.received();
         clock.advance(5 * second);
         drop(open);

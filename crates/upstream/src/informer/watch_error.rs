@@ -1,5 +1,7 @@
 //! Why objects of the upstream cannot be watched, in words for operators.
 
+use std::time::Duration;
+
 use kube::{core::Status, runtime::watcher};
 
 use crate::client::with_causes;
@@ -18,6 +20,22 @@ pub enum WatchError {
     /// No response, or an invalid one.
     #[error("{0}")]
     Broken(String),
+    /// A list or an open watch on which nothing has arrived for so long.
+    #[error("nothing was received for {seconds} s", seconds = .0.as_secs())]
+    Silent(Duration),
+}
+
+impl WatchError {
+    /// Whether the upstream refuses, so that the next attempt would be in vain, too, unless somebody changes something.
+    pub fn is_final(&self) -> bool {
+        // 408 and 429 are about this moment.
+        matches!(self, Self::Refused { code, .. } if (400..500).contains(code) && ![408, 429].contains(code))
+    }
+
+    /// Whether the upstream does not serve the kind.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, .. })
+    }
 }
 
 impl From<kube::Error> for WatchError {
