@@ -1,27 +1,20 @@
-//! Rules that keep the repository as ARCHITECTURE.md describes it: which module may use which, and what a file must
+//! Rules that keep the repository as ARCHITECTURE.md describes it: which module must not use which, and what a file must
 //! have.
 //!
 //! The tests read text, so a name in a string counts, too; comments do not.
 
-mod admission_cluster_modules;
-mod admission_layer_modules;
-mod apiserver_modules;
 mod circles;
 mod documents;
-mod gateway_modules;
-mod loadtest_modules;
-mod modules;
 mod profiles;
 mod reference;
+mod rules;
 mod sizes;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
-
-use modules::{CRATES, Edges};
 
 /// Crates that only these files may name, so that they can be replaced.
 const BEHIND: &[(&str, &[&str])] = &[
@@ -160,73 +153,6 @@ fn modules_are_found_in_every_form_of_use() {
         "use crate::{\n a::{b, c::{d}},\n e,\n};\nuse crate::f::g;\nmycrate::h; (crate::i::j)";
     let named: Vec<_> = modules_named(code).into_iter().collect();
     assert_eq!(named, ["a", "e", "f", "i"]);
-}
-
-#[test]
-fn modules_use_only_allowed_modules() {
-    for (directory, edges) in CRATES {
-        follows(directory, edges);
-    }
-}
-
-/// Fails if the modules in `directory` use others than `edges` says, or not all of those.
-fn follows(directory: &str, edges: Edges) {
-    let table: BTreeMap<_, _> = edges.iter().copied().collect();
-    let mut used = BTreeSet::new();
-    let mut wrong = Vec::new();
-    for path in files(directory, "rs").iter().filter(|path| !is_test(path)) {
-        let inside = path.strip_prefix(directory).unwrap();
-        let top = inside.iter().next().unwrap().to_str().unwrap();
-        let top = top.strip_suffix(".rs").unwrap_or(top);
-        if top == "main" || top == "lib" {
-            continue;
-        }
-        let Some(allowed) = table.get(top) else {
-            wrong.push(format!(
-                "{}: `{top}` has no line in tests/it/tidy/modules.rs",
-                path.display()
-            ));
-            continue;
-        };
-        for module in modules_named(&code(path)) {
-            used.insert((top.to_owned(), module.clone()));
-            if module != top && !allowed.contains(&module.as_str()) {
-                wrong.push(format!(
-                    "{}: `{top}` may not use `{module}`",
-                    path.display()
-                ));
-            }
-        }
-    }
-    for (module, allowed) in edges {
-        for other in *allowed {
-            if !used.contains(&((*module).to_owned(), (*other).to_owned())) {
-                wrong.push(format!(
-                    "{directory}: `{module}` does not use `{other}` any more"
-                ));
-            }
-        }
-    }
-    nothing_is(&wrong);
-}
-
-#[test]
-fn the_tables_have_no_circles() {
-    for (directory, edges) in CRATES {
-        let mut left: Vec<_> = edges.to_vec();
-        // Repeatedly removes a module that uses none of those left.
-        while let Some(at) = left.iter().position(|(_, uses)| {
-            let is_left = |used: &str| left.iter().any(|(module, _)| *module == used);
-            !uses.iter().any(|used| is_left(used))
-        }) {
-            left.remove(at);
-        }
-        let circle: Vec<_> = left.iter().map(|(module, _)| module).collect();
-        assert!(
-            circle.is_empty(),
-            "{directory}: these are in a circle, or use one: {circle:?}"
-        );
-    }
 }
 
 #[test]
