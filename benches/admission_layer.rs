@@ -25,10 +25,9 @@ use fairgate_admission::{
     LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
 };
 use fairgate_admission_layer::{
-    AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
+    AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, AnsweredHere, ClusterState,
     ForwardedPolicies, PublishedPolicies, ResourceKind, ResourcesRead, ServedResource,
 };
-use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, RequestContext};
 use fairgate_cel::CelJson;
@@ -200,7 +199,7 @@ fn enforcing(runtime: &Handle, policies: ForwardedPolicies) -> AdmissionLayer {
         workers: Arc::new(fairgate_admission_layer::WorkerPool::new(1)),
         clock,
     });
-    AdmissionLayer::new(admitter, HostedLayer::none(), runtime.clone())
+    AdmissionLayer::new(admitter, AnsweredHere::none(), runtime.clone())
 }
 
 /// Sends one request after the other to a service, without a body.

@@ -12,6 +12,7 @@ use super::{
     settings::{self, UpstreamClients},
     upstream_resources::UpstreamResources,
 };
+use fairgate_admission::PolicySetSource;
 use fairgate_admission::{AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity};
 use fairgate_admission_cluster::{
     ClusterSettings, FollowedCluster, KeepPolicies, KindSchemas, PolicyDocument, PolicyDocuments,
@@ -20,7 +21,8 @@ use fairgate_admission_cluster::{
 use fairgate_admission_layer::{
     Admitter, AdmitterSettings, ClusterState, PublishedPolicies, WorkerPool,
 };
-use fairgate_apiserver::{GatewayAdmission, PolicySetSource, authorize::Authorizer};
+use fairgate_apihttp::authorize::Authorizer;
+use fairgate_apiserver::GatewayAdmission;
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_config::{AdmissionReads, AdmissionSource, Config};
 use fairgate_objects::kind::Kind;

@@ -100,11 +100,12 @@ impl NamespaceFollower {
             let at = next.as_ref().map(|(_, at)| self.clock.instant(*at));
             tokio::select! {
                 biased;
-                event = namespaces.next() => match event {
-                    Ok(event) => self.take(event).await,
-                    // It has been logged, and the informer goes on.
-                    Err(_) => {}
-                },
+                event = namespaces.next() => {
+                    // A failure has been logged, and the informer goes on.
+                    if let Ok(event) = event {
+                        self.take(event).await;
+                    }
+                }
                 () = until(at) => {
                     if let Some((name, _)) = next {
                         self.clean(name).await;

@@ -16,10 +16,10 @@ use super::{
     hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
 };
 use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
+use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
 use fairgate_apiserver::{
     AdminEndpoints, AdminFuture, AdminResponse, Hosted, HostedAdmission, HostedSettings,
     ServedSubresource,
-    authorize::{Authorizer, BuiltInRules},
     namespaces::Namespaces,
     reconcile::{Bootstrapper, ConditionWriter, PolicyKindSource, UnreachableSchema},
 };

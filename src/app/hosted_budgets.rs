@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::runtime::Handle;
 
-use fairgate_apiserver::{ApiBody, Hosted};
+use fairgate_apiserver::{Hosted, HostedBody};
 use fairgate_base::{account::HeavyTurns, clock::Clock, tasks};
 use fairgate_disruption::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
 use fairgate_eviction_layer::{BudgetApi, CallFuture, UpstreamResponse};
@@ -101,7 +101,7 @@ impl HostedBudgets {
             .hosted
             .serve_own(method, &path, &query, json, body)
             .await;
-        let ApiBody::Full(body) = response.body else {
+        let HostedBody::Full(body) = response.body else {
             return CallOutcome::Unknown;
         };
         if response.status.is_success() {

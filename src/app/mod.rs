@@ -58,6 +58,7 @@ use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
 use fairgate_admission_layer::{
     AdmissionLayer, AdmissionService, AdmissionWaitLayer, AdmissionWaitService, Admitter,
+    AnsweredHere,
 };
 use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
@@ -525,7 +526,9 @@ fn admission_layers(
     control: &Handle,
 ) -> AdmissionLayers<AdmissionWaitLayer, AdmissionLayer> {
     let judge = admitter.map_or_else(AdmissionLayer::none, |admitter| {
-        AdmissionLayer::new(Arc::clone(admitter), hosted.clone(), control.clone())
+        let hosted = hosted.clone();
+        let answered_here = AnsweredHere::by(move |call| hosted.answers(call));
+        AdmissionLayer::new(Arc::clone(admitter), answered_here, control.clone())
     });
     AdmissionLayers {
         wait: AdmissionWaitLayer::of(&judge),

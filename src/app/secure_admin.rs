@@ -17,7 +17,7 @@ use super::{
     settings::{self, UpstreamClients},
     settings_error::SettingsError,
 };
-use fairgate_apiserver::authorize::{Authorizer, BuiltInRules};
+use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
 use fairgate_base::clock::Clock;
 use fairgate_call::handle_refusal::HandleRefusalLayer;
 use fairgate_config::{Config, GatewayMode};

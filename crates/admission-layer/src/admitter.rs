@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use fairgate_apiserver::authorize::Authorizer;
+use fairgate_apihttp::authorize::Authorizer;
 use fairgate_base::{
     account::{ByteBudget, BytesHeld},
     clock::Clock,

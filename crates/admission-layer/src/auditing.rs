@@ -5,7 +5,7 @@
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
-use fairgate_apiserver::ApiResponse;
+use fairgate_apihttp::response::ApiResponse;
 use fairgate_call::{Call, Refusal, Reply};
 use http::StatusCode;
 use serde_json::Value;

@@ -4,7 +4,7 @@
 //!
 //! Not here: the validation of objects.
 
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_objects::{field_error::ApiFieldError, go::Quoted};
 use serde_json::{Value, json};
 

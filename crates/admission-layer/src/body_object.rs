@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fairgate_apiserver::{PatchType, StatusError};
+use fairgate_apihttp::{content_type::PatchType, status_error::StatusError};
 use fairgate_objects::{
     codec::{self, BodyFormat, DecodedObject, FieldValidation},
     custom::{self, CustomSchema},
@@ -217,7 +217,7 @@ impl BodyObject {
         let is_generated = prefix.is_some() || self.name == NameSource::Gateway;
         facts.name_by(object, is_generated);
         if let (Some(prefix), NameSource::Client) = (prefix, &self.name) {
-            object["metadata"]["name"] = json!(fairgate_apiserver::generated_name(&prefix)?);
+            object["metadata"]["name"] = json!(fairgate_apihttp::random::generated_name(&prefix)?);
         }
         Ok(())
     }

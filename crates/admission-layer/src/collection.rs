@@ -12,7 +12,7 @@ use crate::{
     upstream_objects::{ListFailure, PAGE, UpstreamPage},
 };
 use fairgate_admission::AdmissionMode;
-use fairgate_apiserver::ListParameters;
+use fairgate_apihttp::list_parameters::ListParameters;
 use fairgate_base::tasks;
 use fairgate_core::digest::is_parameter;
 use fairgate_upstream::path::push_segment;

@@ -1,7 +1,7 @@
 //! Forwards a request that policies allow, if need be on the condition that the object is still the judged one.
 
 use bytes::Bytes;
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_call::{Call, Refusal, Reply, RequestProgress};
 use http::{
     HeaderValue, StatusCode,

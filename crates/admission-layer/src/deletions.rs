@@ -3,7 +3,7 @@
 //! Source: Kubernetes `apiserver/pkg/registry/rest/delete.go`, `kubernetes/pkg/registry/core/pod/strategy.go` and
 //! `kubernetes/pkg/registry/core/namespace/storage/storage.go`.
 
-use fairgate_apiserver::{StatusError, deletion_checks};
+use fairgate_apihttp::{deletion_checks, status_error::StatusError};
 use http::StatusCode;
 use serde_json::{Value, json};
 

@@ -13,9 +13,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fairgate_admission::{AdmissionOperation, Fidelity};
-use fairgate_apiserver::{
-    ApiRequest, ApiResponse, PatchType, StatusError, Write, custom_patch_type, namespaces,
-    patch_type, posted,
+use fairgate_apihttp::{
+    content_type::{PatchType, custom_patch_type, patch_type},
+    posted,
+    query::Write,
+    request::ApiRequest,
+    response::ApiResponse,
+    status_error::StatusError,
 };
 use fairgate_call::Call;
 use fairgate_objects::schema::{BuiltInKind, built_in_kinds};
@@ -285,10 +289,12 @@ impl Evaluation {
         };
         let resource = (&*facts.group, &*facts.resource);
         match found {
-            FoundNamespace::Absent => Some(namespaces::absent(&facts.namespace)),
+            FoundNamespace::Absent => Some(StatusError::namespace_absent(&facts.namespace)),
             FoundNamespace::Ending => {
                 let (namespace, name) = (&facts.namespace, &facts.name);
-                Some(namespaces::terminating(resource, namespace, name))
+                Some(StatusError::namespace_terminating(
+                    resource, namespace, name,
+                ))
             }
             FoundNamespace::Active | FoundNamespace::Unknown => None,
         }

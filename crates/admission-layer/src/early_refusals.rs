@@ -1,6 +1,6 @@
 //! The replies to requests that are refused before policies are asked.
 
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_call::{Call, Reply};
 
 use crate::{

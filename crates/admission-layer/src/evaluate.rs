@@ -10,9 +10,14 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_admission::{AdmissionMode, AdmissionOperation, Fidelity};
-use fairgate_apiserver::{
-    ApiRequest, KnownAnswers, Media, Output, PatchType, StatusError, deletion_checks, patch_type,
+use fairgate_apihttp::{
+    authorizer_checks::KnownAnswers,
+    content_type::{PatchType, patch_type},
+    deletion_checks,
+    negotiate::{Media, Output},
     posted,
+    request::ApiRequest,
+    status_error::StatusError,
 };
 use fairgate_base::tasks;
 use fairgate_call::{Call, Refusal};

@@ -2,7 +2,7 @@
 //! policies allow is forwarded, and the upstream says it itself, without their warnings.
 
 use fairgate_admission::InputFailure;
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_cel::CelJson;
 
 /// What was found out.

@@ -10,7 +10,7 @@
 //! Source: Kubernetes `apiserver/pkg/registry/generic/registry/store.go` and `apiserver/pkg/storage/names/generate.go`.
 
 use fairgate_admission::Fidelity;
-use fairgate_apiserver::generated_name;
+use fairgate_apihttp::random::generated_name;
 use fairgate_call::{Call, Refusal, Reply, ReplyBody, RequestProgress};
 use fairgate_objects::codec::BodyFormat;
 use http::{Response, StatusCode};

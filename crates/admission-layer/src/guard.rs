@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 use fairgate_admission::Fidelity;
-use fairgate_apiserver::{PatchType, patch_type};
+use fairgate_apihttp::content_type::{PatchType, patch_type};
 use fairgate_objects::codec::{
     BodyFormat, envelope, json,
     request_document::{enclose, insert_text},

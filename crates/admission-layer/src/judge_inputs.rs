@@ -11,7 +11,7 @@ use fairgate_admission::{
     AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, ConversionFailure,
     EquivalentResource, GroupVersionKind, GroupVersionResource, KnownLookups, MissingLookup,
 };
-use fairgate_apiserver::KnownAnswers;
+use fairgate_apihttp::authorizer_checks::KnownAnswers;
 use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 use fairgate_core::time::Time;

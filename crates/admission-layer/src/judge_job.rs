@@ -14,7 +14,7 @@ use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, ClusterLookups,
     EvaluationBudgets, PolicyFields, PolicyUsage, RecordedCheck,
 };
-use fairgate_apiserver::{KnownAnswers, StatusError};
+use fairgate_apihttp::{authorizer_checks::KnownAnswers, status_error::StatusError};
 use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, JsonObject};
 use fairgate_core::time::Time;

@@ -15,7 +15,7 @@ use std::{
 };
 
 use fairgate_admission::LookupLack;
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_base::tasks;
 use fairgate_cel::library::authorizer::AuthorizationCheck;
 use tokio::runtime::Handle;

@@ -1,7 +1,7 @@
 //! What a request may lack to be judged. A client can bring that about itself, so the failure policy has no say in it: it decides about
 //! errors of evaluation alone.
 
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use http::StatusCode;
 use serde_json::json;
 

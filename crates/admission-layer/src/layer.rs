@@ -14,10 +14,10 @@ use tower::{Layer, Service};
 
 use crate::{
     admitter::Admitter,
+    answered_here::AnsweredHere,
     side::{AdmissionSide, Concern},
 };
 use fairgate_admission::AdmissionMode;
-use fairgate_apiserver::HostedLayer;
 use fairgate_call::{Call, Refusal, Reply};
 
 /// Puts an [`Admitter`] in front of a service.
@@ -32,11 +32,11 @@ impl AdmissionLayer {
         Self { shared: None }
     }
 
-    /// A layer for one data core. What `hosted` answers is not judged here, because the hosted API judges it. The
+    /// A layer for one data core. What the gateway answers itself is not judged here: the hosted API judges it. The
     /// gateway's own requests and its worker threads are on `control`.
-    pub fn new(admitter: Arc<Admitter>, hosted: HostedLayer, control: Handle) -> Self {
+    pub fn new(admitter: Arc<Admitter>, answered_here: AnsweredHere, control: Handle) -> Self {
         Self {
-            shared: Some(AdmissionSide::new(admitter, hosted, control)),
+            shared: Some(AdmissionSide::new(admitter, answered_here, control)),
         }
     }
 

@@ -42,6 +42,7 @@
 mod abort_on_drop;
 mod absent;
 mod admitter;
+mod answered_here;
 mod applied;
 mod audit_answer;
 mod audit_places;
@@ -101,6 +102,7 @@ mod workers;
 mod write_request;
 
 pub use admitter::{Admitter, AdmitterSettings};
+pub use answered_here::AnsweredHere;
 pub use cluster_state::{ClusterState, ResourceKind, ResourcesRead, ServedResource};
 pub use fairgate_base::account::BytesHeld;
 pub use layer::{AdmissionLayer, AdmissionService};

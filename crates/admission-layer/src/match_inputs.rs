@@ -7,7 +7,7 @@ use fairgate_admission::{
     EquivalentResource, GroupVersionKind, GroupVersionResource, InputFailure, ParamScope,
     PolicyParamKind, SharedObject,
 };
-use fairgate_apiserver::KnownAnswers;
+use fairgate_apihttp::authorizer_checks::KnownAnswers;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 
 /// The namespace of a request and its equivalent resources.

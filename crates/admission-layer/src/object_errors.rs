@@ -2,7 +2,7 @@
 //!
 //! Source: Kubernetes, `AllowCreateOnUpdate` and `AllowUnconditionalUpdate` of all strategies.
 
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use http::StatusCode;
 use serde_json::{Value, json};
 

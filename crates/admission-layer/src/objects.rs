@@ -5,7 +5,11 @@
 
 use std::borrow::Cow;
 
-use fairgate_apiserver::{Media, PatchType, StatusError, body_media, unsupported_custom_patch};
+use fairgate_apihttp::{
+    content_type::{PatchType, body_media, unsupported_custom_patch},
+    negotiate::Media,
+    status_error::StatusError,
+};
 use fairgate_core::digest::RequestInfo;
 use fairgate_objects::{
     codec::{self, BodyFormat, EmptyValues, ExpectedType, FieldValidation, json, yaml},

@@ -1,6 +1,6 @@
 //! The options of a request, as policies see them: `request.options` of writes, and the object of upgrades.
 
-use fairgate_apiserver::{ListParameters, Query, StatusError};
+use fairgate_apihttp::{list_parameters::ListParameters, query::Query, status_error::StatusError};
 use fairgate_core::digest::RequestInfo;
 use fairgate_objects::codec::FieldValidation;
 use serde_json::{Map, Value, json};
@@ -27,7 +27,7 @@ impl QueryParameters {
     /// The name by which the client owns the fields that it writes. Without one, the server takes the product in the user agent.
     pub(crate) fn manager(&self, user_agent: &str) -> String {
         match self.field_manager() {
-            "" => fairgate_apiserver::manager_of(user_agent),
+            "" => fairgate_apihttp::query::manager_of(user_agent),
             named => named.to_owned(),
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! Source: Kubernetes `apiserver/pkg/storage/etcd3/store.go`: `GetList`, `GuaranteedUpdate`, `conditionalDelete`.
 
-use fairgate_apiserver::{PatchType, patch_type};
+use fairgate_apihttp::content_type::{PatchType, patch_type};
 use fairgate_base::tasks;
 use fairgate_objects::codec::{BodyFormat, json, yaml};
 use serde::Deserialize;

@@ -6,8 +6,7 @@ use std::sync::{
 };
 
 use arc_swap::{ArcSwapOption, Guard};
-use fairgate_admission::{Fidelity, PolicySet};
-use fairgate_apiserver::PolicySetSource;
+use fairgate_admission::{Fidelity, PolicySet, PolicySetSource};
 use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 use tokio::sync::Notify;

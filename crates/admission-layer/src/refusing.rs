@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use fairgate_admission::AdmissionRecord;
-use fairgate_apiserver::{ApiRequest, ApiResponse, access};
+use fairgate_apihttp::{access, request::ApiRequest, response::ApiResponse};
 use fairgate_call::{Call, Refusal, Reply};
 use fairgate_upstream::access_review::Attributes;
 use http::StatusCode;

@@ -9,7 +9,10 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use fairgate_admission::Fidelity;
-use fairgate_apiserver::{PatchType, StatusError, patch_type};
+use fairgate_apihttp::{
+    content_type::{PatchType, patch_type},
+    status_error::StatusError,
+};
 use fairgate_call::{Call, ClientBody};
 use fairgate_objects::{
     codec::{

@@ -1,6 +1,10 @@
 //! The responses to requests that are not forwarded.
 
-use fairgate_apiserver::{ApiBody, ApiResponse, Output, StatusError};
+use fairgate_apihttp::{
+    negotiate::Output,
+    response::{ApiBody, ApiResponse},
+    status_error::StatusError,
+};
 use fairgate_call::{Reply, ReplyBody, RequestContext, refusal_reply::REASON_HEADER};
 use http::{
     HeaderName, HeaderValue, Response, StatusCode,
@@ -16,9 +20,9 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Why a request is not forwarded, in one word.
 pub(crate) mod reasons {
     /// A policy denies it.
-    pub(crate) use fairgate_apiserver::gateway_reasons::ADMISSION_DENIED as DENIED;
+    pub(crate) use fairgate_apihttp::status_error::gateway_reasons::ADMISSION_DENIED as DENIED;
     /// The policies are not known yet.
-    pub(crate) use fairgate_apiserver::gateway_reasons::ADMISSION_NOT_READY as NOT_READY;
+    pub(crate) use fairgate_apihttp::status_error::gateway_reasons::ADMISSION_NOT_READY as NOT_READY;
     /// The policies have not been confirmed for too long.
     pub(crate) const STALE: &str = "admission-stale";
     /// The bodies that are being judged use up the memory for them.
@@ -128,7 +132,7 @@ impl RefusedRequest {
         context.is_refused.set(true);
         let body = match self.response.body {
             ApiBody::Full(bytes) => ReplyBody::full(bytes),
-            ApiBody::Watch(_) => ReplyBody::empty(),
+            ApiBody::Stream(_) => ReplyBody::empty(),
         };
         let mut reply = Response::new(body);
         *reply.status_mut() = self.response.status;

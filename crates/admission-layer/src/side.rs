@@ -4,7 +4,10 @@ use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fairgate_admission::{AdmissionMode, AdmissionRecord, Fidelity, GroupVersionKind};
-use fairgate_apiserver::{ApiRequest, HostedLayer, Output, StatusError, patch_type, posted};
+use fairgate_apihttp::{
+    content_type::patch_type, negotiate::Output, posted, request::ApiRequest,
+    status_error::StatusError,
+};
 use fairgate_base::account::ByteBudget;
 use fairgate_call::{Call, Refusal, Reply, refusal_reply::REASON_HEADER};
 use fairgate_core::{
@@ -19,6 +22,7 @@ use tower::Service;
 
 use crate::{
     admitter::Admitter,
+    answered_here::AnsweredHere,
     audit_places::AuditPlaces,
     body_budget::{self, BodyShare, BufferedBody},
     conditional::{CarriedOut, RecordAtEnd},
@@ -46,7 +50,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct AdmissionSide {
     pub(crate) admitter: Arc<Admitter>,
-    pub(crate) hosted: HostedLayer,
+    answered_here: AnsweredHere,
     pub(crate) control: Handle,
     budget: Arc<ByteBudget>,
     /// The places of requests that are judged while they are already forwarded.
@@ -71,11 +75,15 @@ pub(crate) enum Concern {
 }
 
 impl AdmissionSide {
-    pub(crate) fn new(admitter: Arc<Admitter>, hosted: HostedLayer, control: Handle) -> Rc<Self> {
+    pub(crate) fn new(
+        admitter: Arc<Admitter>,
+        answered_here: AnsweredHere,
+        control: Handle,
+    ) -> Rc<Self> {
         Rc::new(Self {
             budget: admitter.new_budget(),
             admitter,
-            hosted,
+            answered_here,
             control,
             audits: AuditPlaces::new(),
         })
@@ -108,7 +116,7 @@ impl AdmissionSide {
             return Concern::Stale;
         }
         let is_unknown = self.needs_discovery(policies, &write, call);
-        if !(is_unknown || self.may_match(policies, &write, call)) || self.hosted.answers(call) {
+        if !(is_unknown || self.may_match(policies, &write, call)) || self.answered_here.has(call) {
             return Concern::None;
         }
         if is_unknown {

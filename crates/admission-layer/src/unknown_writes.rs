@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fairgate_admission::Fidelity;
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_base::tasks;
 use fairgate_objects::custom::CustomSchema;
 use http::StatusCode;

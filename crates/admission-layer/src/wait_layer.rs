@@ -20,7 +20,7 @@ use crate::{
     write_request::Subject,
 };
 use fairgate_admission::AdmissionMode;
-use fairgate_apiserver::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_call::{Call, Refusal, Reply};
 
 /// Makes requests wait until the policies, and their resources, are known.

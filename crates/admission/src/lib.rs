@@ -89,7 +89,7 @@ pub use record::{
     AdmissionDecision, AdmissionRecord, AdmissionRecorder, PolicyFields, RecordedCheck,
     RecordedRequest, WriteGuard,
 };
-pub use set::{PolicyMismatch, PolicySet, PossiblePolicy};
+pub use set::{PolicyMismatch, PolicySet, PolicySetSource, PossiblePolicy};
 pub use set_by_server::FieldSetByServer;
 pub use set_fields::{ExpressionFields, expressions_about_set_fields};
 pub use type_checking::{

@@ -308,3 +308,9 @@ impl std::fmt::Debug for PolicySet {
         f.debug_list().entries(names).finish()
     }
 }
+
+/// Where the policies in force are published.
+pub trait PolicySetSource: std::fmt::Debug + Send + Sync + 'static {
+    /// The policies in force; `None` until they are known.
+    fn policies(&self) -> Option<std::sync::Arc<PolicySet>>;
+}

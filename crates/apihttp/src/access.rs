@@ -15,11 +15,11 @@ use fairgate_upstream::access_review::Attributes;
 /// # Errors
 ///
 /// The response to send instead: 403 if the user is not allowed to, 500 if the authorizer failed.
-pub async fn authorize(
+pub async fn authorize<S>(
     authorizer: &Authorizer,
     request: &ApiRequest,
     attributes: &Attributes,
-) -> Result<(), ApiResponse> {
+) -> Result<(), ApiResponse<S>> {
     let user = request.user();
     match authorizer.decide(user, attributes).await {
         Ok(decision) if decision.allowed => Ok(()),

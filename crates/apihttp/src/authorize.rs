@@ -100,7 +100,7 @@ pub fn undecided(target: &str, error: &AccessReviewError) -> String {
 }
 
 /// `text` without markup, as in kube-apiserver: a message that quotes a request must not look like HTML to a browser.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -216,7 +216,7 @@ impl BuiltInRules {
     }
 
     /// The status of a `SelfSubjectRulesReview` of `user`, which `kubectl auth can-i --list` shows.
-    pub(crate) fn listed(&self, user: &User) -> Value {
+    pub fn listed(&self, user: &User) -> Value {
         let every = json!(["*"]);
         let mut resources = Vec::new();
         let mut paths = Vec::new();

@@ -216,7 +216,7 @@ impl ListParameters {
 /// # Errors
 ///
 /// The message of the error.
-pub(crate) fn parse_version(text: &str) -> Result<Option<u64>, String> {
+pub fn parse_version(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }

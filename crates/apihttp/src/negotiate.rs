@@ -24,14 +24,14 @@ pub enum Media {
 const MEDIA: [Media; 3] = [Media::Json, Media::Yaml, Media::Protobuf];
 
 /// The names of all media types, in the order in which messages list them.
-pub(crate) const MEDIA_TYPES: [&str; 3] = [
+pub const MEDIA_TYPES: [&str; 3] = [
     "application/json",
     "application/yaml",
     "application/vnd.kubernetes.protobuf",
 ];
 
 /// The media types of watches, which the router accepts for lists, too.
-pub(crate) const STREAM_TYPES: [&str; 2] = [
+pub const STREAM_TYPES: [&str; 2] = [
     "application/json;stream=watch",
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
@@ -55,7 +55,8 @@ impl Media {
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// The media type with this name.
+    pub fn named(name: &str) -> Option<Self> {
         MEDIA.into_iter().find(|media| media.name() == name)
     }
 }
@@ -93,7 +94,7 @@ impl Output {
 
 /// What a path can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Produces {
+pub enum Produces {
     /// Documents that cannot be converted: discovery.
     Documents,
     /// Objects.
@@ -116,7 +117,7 @@ struct Clause<'a> {
 /// # Errors
 ///
 /// 406.
-pub(crate) fn output(
+pub fn output(
     accept: &str,
     produces: Produces,
     query: &Query,
@@ -133,11 +134,7 @@ pub(crate) fn output(
 /// # Errors
 ///
 /// 406.
-pub(crate) fn custom_output(
-    accept: &str,
-    query: &Query,
-    user_agent: &str,
-) -> Result<Output, StatusError> {
+pub fn custom_output(accept: &str, query: &Query, user_agent: &str) -> Result<Output, StatusError> {
     let output = unrouted_output(accept, Produces::Objects, query, user_agent)?;
     if output.media == Media::Protobuf && output.form.is_none() {
         return Err(none_accepted());
@@ -302,7 +299,7 @@ impl Clause<'_> {
 }
 
 /// Whether JSON is indented: on request, and for browsers, curl and Wget.
-pub(crate) fn is_pretty(query: &Query, user_agent: &str) -> bool {
+pub fn is_pretty(query: &Query, user_agent: &str) -> bool {
     match query.text("pretty") {
         "" => ["curl", "Wget", "Mozilla/5.0"]
             .iter()

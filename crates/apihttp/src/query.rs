@@ -77,7 +77,7 @@ fn parse_number(text: &str) -> Result<i64, String> {
 
 /// The options of a write.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WriteOptions {
+pub struct WriteOptions {
     /// Validate only; store nothing.
     pub dry_run: bool,
     /// The field manager; never empty.
@@ -108,7 +108,7 @@ impl WriteOptions {
     /// # Errors
     ///
     /// 422 with all errors.
-    pub(crate) fn read(query: &Query, write: Write, user_agent: &str) -> Result<Self, StatusError> {
+    pub fn read(query: &Query, write: Write, user_agent: &str) -> Result<Self, StatusError> {
         let mut errors = Vec::new();
         let named = query.text("fieldManager");
         let force = query.flag("force");
@@ -164,7 +164,7 @@ fn read_dry_run(query: &Query, errors: &mut Vec<ApiFieldError>) -> bool {
 }
 
 /// Checks the values of `dryRun`.
-pub(crate) fn check_dry_run(values: &[&str], errors: &mut Vec<ApiFieldError>) {
+pub fn check_dry_run(values: &[&str], errors: &mut Vec<ApiFieldError>) {
     if values.iter().any(|value| *value != "All") {
         errors.push(ApiFieldError::unsupported(
             "dryRun",

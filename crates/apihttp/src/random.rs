@@ -25,7 +25,7 @@ fn bytes<const N: usize>() -> Result<[u8; N], StatusError> {
 /// # Errors
 ///
 /// 500, when the system provides no random numbers.
-pub(crate) fn uid() -> Result<String, StatusError> {
+pub fn uid() -> Result<String, StatusError> {
     let random = Builder::from_random_bytes(bytes()?);
     Ok(random.into_uuid().to_string())
 }
@@ -51,7 +51,7 @@ pub fn generated_name(prefix: &str) -> Result<String, StatusError> {
 }
 
 /// A random number from 0 to 1; 0 where the system provides none.
-pub(crate) fn fraction() -> f64 {
+pub fn fraction() -> f64 {
     bytes::<2>().map_or(0.0, |two| {
         f64::from(u16::from_be_bytes(two)) / f64::from(u16::MAX)
     })

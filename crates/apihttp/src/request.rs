@@ -14,7 +14,7 @@ use fairgate_objects::go;
 pub const MAX_BODY: usize = 3 << 20;
 
 /// The maximum length of the body of a review in bytes. Low, because every authenticated user may send one.
-pub(crate) const MAX_REVIEW: usize = 32 << 10;
+pub const MAX_REVIEW: usize = 32 << 10;
 
 /// The origin of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl ApiRequest {
     }
 
     /// A call that nobody reads after this one, with no body: its headers are moved, not cloned.
-    pub(crate) fn of_last(call: &mut Call) -> Self {
+    pub fn of_last(call: &mut Call) -> Self {
         let headers = std::mem::take(call.request.headers_mut());
         Self::with_headers(call, headers)
     }
@@ -84,7 +84,7 @@ impl ApiRequest {
     }
 
     /// The ID of the request in audit logs; empty if it has none, or one that is not text.
-    pub(crate) fn audit_id(&self) -> &str {
+    pub fn audit_id(&self) -> &str {
         let id = self.audit_id.as_ref();
         id.and_then(|id| id.to_str().ok()).unwrap_or_default()
     }

@@ -1,4 +1,6 @@
-//! Responses of the hosted API, encoded in the negotiated format.
+//! Responses, encoded in the negotiated format.
+
+use std::convert::Infallible;
 
 use bytes::Bytes;
 use http::{
@@ -8,22 +10,14 @@ use http::{
 use serde_json::Value;
 
 use crate::{
-    discovery,
-    negotiate::{Media, Output, Representation},
-    object_writer::ObjectWriter,
+    negotiate::{Media, Output},
     status_error::StatusError,
-    watch_stream::WatchStream,
 };
-use fairgate_admission::warning_headers;
+pub use fairgate_admission::warning_headers;
 use fairgate_call::{MemoryOf, ResponseShare, refusal_reply::REASON_HEADER};
 use fairgate_objects::{
     codec,
-    object::Object,
-    schema::{
-        Struct,
-        meta_v1::{PARTIAL_OBJECT_METADATA, STATUS},
-    },
-    table::partial,
+    schema::{Struct, meta_v1::STATUS},
 };
 
 const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
@@ -31,29 +25,29 @@ const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 /// Responses of up to this many bytes are not charged: connections keep as much of any response.
 const SHORT: usize = 16 << 10;
 
-/// A response.
+/// A response. Its body can be a stream of type `S`, if whoever makes it has any.
 #[derive(Debug)]
-pub struct ApiResponse {
+pub struct ApiResponse<S = Infallible> {
     /// The HTTP status.
     pub status: StatusCode,
     /// The headers, without the length.
     pub headers: HeaderMap,
     /// The body.
-    pub body: ApiBody,
+    pub body: ApiBody<S>,
     /// Whose memory the body is.
     pub memory: MemoryOf,
 }
 
 /// The body of a response.
 #[derive(Debug)]
-pub enum ApiBody {
+pub enum ApiBody<S = Infallible> {
     /// Complete.
     Full(Bytes),
-    /// A watch: changes, as they happen.
-    Watch(Box<WatchStream>),
+    /// Comes piece by piece, such as the changes of a watch.
+    Stream(S),
 }
 
-impl ApiResponse {
+impl<S> ApiResponse<S> {
     /// A response with a complete body.
     pub fn full(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut headers = HeaderMap::new();
@@ -69,7 +63,7 @@ impl ApiResponse {
 
     /// The same, with a body that other responses share.
     #[must_use]
-    pub(crate) fn shared(mut self) -> Self {
+    pub fn shared(mut self) -> Self {
         self.memory = MemoryOf::All;
         self
     }
@@ -79,7 +73,7 @@ impl ApiResponse {
     /// # Errors
     ///
     /// The bytes for which there is no room.
-    pub(crate) fn charge(&mut self, mut share: ResponseShare) -> Result<(), usize> {
+    pub fn charge(&mut self, mut share: ResponseShare) -> Result<(), usize> {
         let (ApiBody::Full(body), MemoryOf::Seat) = (&self.body, &self.memory) else {
             return Ok(());
         };
@@ -116,34 +110,19 @@ impl ApiResponse {
         Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
     }
 
-    /// A document without a table of fields, such as those of discovery.
+    /// A document without a table of fields, which has no form in protobuf.
     pub fn document(status: StatusCode, value: &Value, output: Output) -> Self {
-        let written = match output.media {
-            Media::Yaml => Some(codec::yaml::encode(value).into_bytes()),
-            Media::Protobuf => discovery::protobuf::encode(value),
-            Media::Json => None,
-        };
-        match written {
-            Some(body) => Self::full(status, output.media.name(), body),
-            None => Self::full(
+        match output.media {
+            Media::Yaml => {
+                let body = codec::yaml::encode(value).into_bytes();
+                Self::full(status, output.media.name(), body)
+            }
+            Media::Json | Media::Protobuf => Self::full(
                 status,
                 Media::Json.name(),
                 codec::json::encode_plain(value, output.pretty),
             ),
         }
-    }
-
-    /// A document of discovery. `json` is its text, without white space.
-    pub(crate) fn document_text(json: &[u8], output: Output) -> Self {
-        let written = match output.media {
-            Media::Json if output.pretty => codec::json::indent(json),
-            Media::Json => json.to_vec(),
-            Media::Yaml | Media::Protobuf => {
-                let value = serde_json::from_slice(json).unwrap_or_default(); // JSON that was written here
-                return Self::document(StatusCode::OK, &value, output);
-            }
-        };
-        Self::full(StatusCode::OK, Media::Json.name(), written)
     }
 
     /// A `Status`.
@@ -152,7 +131,7 @@ impl ApiResponse {
             form: None,
             ..output
         };
-        write(status, &STATUS, "v1", "Status", value, output)
+        Self::encoded(status, &STATUS, "v1", "Status", value, output)
     }
 
     /// The response for an error.
@@ -183,79 +162,28 @@ impl ApiResponse {
         }
         self
     }
-}
 
-/// Encodes an object that has a table of fields.
-fn write(
-    status: StatusCode,
-    shape: &'static Struct,
-    api_version: &str,
-    kind: &str,
-    value: &Value,
-    output: Output,
-) -> ApiResponse {
-    match output.media {
-        Media::Json => ApiResponse::full(
-            status,
-            Media::Json.name(),
-            codec::json::encode(shape, value, output.pretty),
-        ),
-        Media::Yaml => ApiResponse::full(status, Media::Yaml.name(), codec::yaml::encode(value)),
-        Media::Protobuf => ApiResponse::full(
-            status,
-            Media::Protobuf.name(),
-            codec::envelope::seal(api_version, kind, &codec::protobuf::encode(shape, value)),
-        ),
-    }
-}
-
-impl ObjectWriter {
-    /// One object, in the version of the writer, with its stored form for tables.
-    ///
-    /// # Errors
-    ///
-    /// 406, when a list was requested.
-    pub fn object(&self, status: StatusCode, object: &Object) -> Result<ApiResponse, StatusError> {
-        let value = object.value(self.version);
-        Ok(match self.output.form {
-            None if self.output.media == Media::Json && !self.output.pretty => {
-                let mut json = object.json(self.version).to_vec();
-                json.push(b'\n');
-                ApiResponse::full(status, Media::Json.name(), json)
-            }
-            None => write(
+    /// An object that has a table of fields.
+    pub fn encoded(
+        status: StatusCode,
+        shape: &'static Struct,
+        api_version: &str,
+        kind: &str,
+        value: &Value,
+        output: Output,
+    ) -> Self {
+        match output.media {
+            Media::Json => Self::full(
                 status,
-                self.version.shape,
-                &self.kind.api_version(self.version.name),
-                self.kind.kind,
-                value,
-                self.output,
+                Media::Json.name(),
+                codec::json::encode(shape, value, output.pretty),
             ),
-            Some(Representation::Table(_)) => {
-                let table = self.layout.single(object.stored(), value, true);
-                ApiResponse::document(status, &table, self.output)
-            }
-            Some(Representation::Partial(meta)) => write(
+            Media::Yaml => Self::full(status, Media::Yaml.name(), codec::yaml::encode(value)),
+            Media::Protobuf => Self::full(
                 status,
-                &PARTIAL_OBJECT_METADATA,
-                &format!("meta.k8s.io/{meta}"),
-                "PartialObjectMetadata",
-                &partial(object.stored(), meta),
-                self.output,
+                Media::Protobuf.name(),
+                codec::envelope::seal(api_version, kind, &codec::protobuf::encode(shape, value)),
             ),
-            Some(Representation::PartialList(_)) => {
-                return Err(StatusError::not_acceptable(format!(
-                    "you requested PartialObjectMetadataList, but the requested object is not a list \
-                     (*{})",
-                    self.go_type(self.kind.kind)
-                )));
-            }
-        })
-    }
-
-    /// The Go type of a kind, which some messages show.
-    pub(super) fn go_type(&self, kind: &str) -> String {
-        let package = self.kind.group.split('.').next().unwrap_or_default();
-        format!("{package}.{kind}")
+        }
     }
 }

@@ -70,7 +70,7 @@ impl StatusError {
 
     /// The same, with the reason of the gateway.
     #[must_use]
-    pub(crate) fn because(mut self, reason: &'static str) -> Self {
+    pub fn because(mut self, reason: &'static str) -> Self {
         self.gateway_reason = Some(reason);
         self
     }
@@ -94,7 +94,7 @@ impl StatusError {
 
     /// Whether kube-apiserver's router responds with this error, before it knows the resource: the details
     /// are present and empty.
-    pub(crate) fn is_unrouted(&self) -> bool {
+    pub fn is_unrouted(&self) -> bool {
         self.details == Some(json!({}))
     }
 
@@ -112,13 +112,13 @@ impl StatusError {
     }
 
     /// 409 for a name that is taken.
-    pub(crate) fn already_exists(kind: &Kind, name: &str) -> Self {
+    pub fn already_exists(kind: &Kind, name: &str) -> Self {
         let message = format!("{} {} already exists", kind.group_resource(), Quoted(name));
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(kind, name)
     }
 
     /// 409 for a generated name that is taken.
-    pub(crate) fn no_unique_name(kind: &Kind, name: &str) -> Self {
+    pub fn no_unique_name(kind: &Kind, name: &str) -> Self {
         let message = format!(
             "{} {} already exists, the server was not able to generate a unique name for the object",
             kind.group_resource(),
@@ -140,7 +140,7 @@ impl StatusError {
     }
 
     /// 409 for a precondition. As in kube-apiserver, it names the kind, where others name the resource.
-    pub(crate) fn conflict_of_kind(kind: &str, group: &str, name: &str, why: &str) -> Self {
+    pub fn conflict_of_kind(kind: &str, group: &str, name: &str, why: &str) -> Self {
         let dotted = if group.is_empty() {
             kind.to_owned()
         } else {
@@ -184,7 +184,7 @@ impl StatusError {
     }
 
     /// 422 with the errors in options.
-    pub(crate) fn invalid_options(kind: &str, errors: &[ApiFieldError]) -> Self {
+    pub fn invalid_options(kind: &str, errors: &[ApiFieldError]) -> Self {
         Self::invalid(kind, "meta.k8s.io", "", errors)
     }
 
@@ -222,7 +222,7 @@ impl StatusError {
     }
 
     /// 504: the requested state does not exist yet.
-    pub(crate) fn too_large_version(requested: u64, current: u64) -> Self {
+    pub fn too_large_version(requested: u64, current: u64) -> Self {
         let message =
             format!("Timeout: Too large resource version: {requested}, current: {current}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message).with_details(json!({
@@ -242,7 +242,7 @@ impl StatusError {
     }
 
     /// 406: the client accepts no available media type.
-    pub(crate) fn not_acceptable(message: impl Into<String>) -> Self {
+    pub fn not_acceptable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
     }
 
@@ -275,7 +275,7 @@ impl StatusError {
     }
 
     /// 429: there is no room in memory for the body, because those of the user, or of all users, are being served.
-    pub(crate) fn no_body_memory() -> Self {
+    pub fn no_body_memory() -> Self {
         let message = "the gateway holds too many bytes of requests that are being served, please try again later";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
             .with_details(json!({"retryAfterSeconds": 1}))
@@ -283,7 +283,7 @@ impl StatusError {
     }
 
     /// 429: there is no room in memory for the response, because those to the user, or to all users, were not read yet.
-    pub(crate) fn no_response_memory() -> Self {
+    pub fn no_response_memory() -> Self {
         let message = "the gateway holds too many bytes of responses that were not read yet, please try again later";
         Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message)
             .with_details(json!({"retryAfterSeconds": 1}))
@@ -302,7 +302,7 @@ impl StatusError {
 
     /// The same without `Retry-After`, for errors after which a request must not be repeated blindly.
     #[must_use]
-    pub(crate) fn without_retry(mut self) -> Self {
+    pub fn without_retry(mut self) -> Self {
         if let Some(Value::Object(details)) = &mut self.details {
             details.remove("retryAfterSeconds");
         }
@@ -338,10 +338,41 @@ impl StatusError {
         }
         status
     }
+
+    /// The error of kube-apiserver for an object in a namespace that does not exist.
+    pub fn namespace_absent(namespace: &str) -> Self {
+        let message = format!("namespaces {} not found", Quoted(namespace));
+        let error = Self::new(StatusCode::NOT_FOUND, "NotFound", message);
+        error.with_details(details(namespace, "", "namespaces"))
+    }
+
+    /// The error of kube-apiserver for an object in a namespace that is being deleted.
+    pub fn namespace_terminating(
+        (group, plural): (&str, &str),
+        namespace: &str,
+        name: &str,
+    ) -> Self {
+        let resource = match group {
+            "" => plural.to_owned(),
+            group => format!("{plural}.{group}"),
+        };
+        let message = format!(
+            "{resource} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
+             terminated",
+            Quoted(name)
+        );
+        let mut details = details(name, group, plural);
+        details["causes"] = json!([{
+            "reason": "NamespaceTerminating",
+            "message": format!("namespace {namespace} is being terminated"),
+            "field": "metadata.namespace",
+        }]);
+        Self::forbidden(message, details)
+    }
 }
 
 /// Details about an object. Empty members are omitted.
-pub(super) fn details(name: &str, group: &str, kind: &str) -> Value {
+pub fn details(name: &str, group: &str, kind: &str) -> Value {
     let mut details = Map::new();
     for (key, value) in [("name", name), ("group", group), ("kind", kind)] {
         if !value.is_empty() {

@@ -6,9 +6,8 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use http::{Method, StatusCode};
 
-use crate::{
-    negotiate::Output, request::ApiRequest, response::ApiResponse, status_error::StatusError,
-};
+use crate::HostedResponse;
+use fairgate_apihttp::{negotiate::Output, request::ApiRequest, status_error::StatusError};
 use fairgate_core::digest::User;
 
 /// A rendered response.
@@ -36,16 +35,16 @@ pub trait AdminEndpoints: Send + Sync {
 pub(super) async fn serve(
     endpoints: &Arc<dyn AdminEndpoints>,
     request: &ApiRequest,
-) -> ApiResponse {
+) -> HostedResponse {
     if ![Method::GET, Method::HEAD].contains(&request.method) {
-        return ApiResponse::error(&StatusError::method_not_allowed(), Output::JSON);
+        return HostedResponse::error(&StatusError::method_not_allowed(), Output::JSON);
     }
     // Everybody may see the health checks.
     let reasons = request.user().in_group(User::MASTERS);
     match endpoints.ask(&request.path, &request.query, reasons).await {
-        None => ApiResponse::not_found(),
+        None => HostedResponse::not_found(),
         Some(found) => {
-            let mut response = ApiResponse::text(found.status, found.text);
+            let mut response = HostedResponse::text(found.status, found.text);
             let content_type = http::HeaderValue::from_static(found.content_type);
             let headers = &mut response.headers;
             headers.insert(http::header::CONTENT_TYPE, content_type);

@@ -10,24 +10,22 @@ use http::{
     header::{CONTENT_ENCODING, VARY},
 };
 
-use crate::{
-    request::ApiRequest,
-    response::{ApiBody, ApiResponse},
-};
+use crate::{HostedBody, HostedResponse};
+use fairgate_apihttp::request::ApiRequest;
 
 /// Bodies longer than this are compressed, in bytes; kube-apiserver has the same threshold.
 pub(super) const COMPRESS_FROM: usize = 128 << 10;
 
 /// Compresses a long response, if the client accepts that. One that others share is in the form that the client gets already.
-pub(super) fn compressed(request: &ApiRequest, mut response: ApiResponse) -> ApiResponse {
-    let (ApiBody::Full(body), MemoryOf::Seat) = (&response.body, &response.memory) else {
+pub(super) fn compressed(request: &ApiRequest, mut response: HostedResponse) -> HostedResponse {
+    let (HostedBody::Full(body), MemoryOf::Seat) = (&response.body, &response.memory) else {
         return response;
     };
     if body.len() <= COMPRESS_FROM || !accepts_gzip(&request.headers) {
         return response;
     }
     if let Some(compressed) = gzip(body) {
-        response.body = ApiBody::Full(compressed);
+        response.body = HostedBody::Full(compressed);
         mark(&mut response.headers);
     }
     response

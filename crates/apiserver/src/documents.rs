@@ -12,18 +12,19 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    compression,
+    HostedResponse, compression,
     discovery::{self, AggregatedVersion},
     encoded_document::EncodedDocument,
     merged_document_id::MergedDocumentId,
-    negotiate::{self, Output, Produces, is_pretty},
     openapi,
     ownership::{OwnedResources, ServedSubresource},
-    query::Query,
     raw_json::{Raw, raw},
-    request::ApiRequest,
-    response::ApiResponse,
     route::Route,
+};
+use fairgate_apihttp::{
+    negotiate::{self, Output, Produces, is_pretty},
+    query::Query,
+    request::ApiRequest,
     status_error::StatusError,
 };
 use fairgate_objects::kind::Kind;
@@ -122,11 +123,16 @@ impl Documents {
     }
 
     /// Serves a document.
-    pub(super) fn serve(&self, request: &ApiRequest, route: &Route, query: &Query) -> ApiResponse {
+    pub(super) fn serve(
+        &self,
+        request: &ApiRequest,
+        route: &Route,
+        query: &Query,
+    ) -> HostedResponse {
         // As in kube-apiserver: only these paths are routed by method.
         let get_only = matches!(route, Route::Api | Route::GroupVersion(..) | Route::Version);
         if get_only && request.method != Method::GET {
-            return ApiResponse::error(&StatusError::method_not_allowed(), Output::JSON);
+            return HostedResponse::error(&StatusError::method_not_allowed(), Output::JSON);
         }
         let accept = &request.header("accept");
         let form = AggregatedVersion::accepted(accept);
@@ -150,7 +156,7 @@ impl Documents {
         }
     }
 
-    fn plain(&self, request: &ApiRequest, route: &Route, query: &Query) -> ApiResponse {
+    fn plain(&self, request: &ApiRequest, route: &Route, query: &Query) -> HostedResponse {
         let value = match route {
             Route::Api => Some(discovery::plain::api_versions(&self.kinds, &self.address)),
             Route::Groups => Some(discovery::plain::group_list(&self.kinds)),
@@ -161,22 +167,22 @@ impl Documents {
             _ => None,
         };
         let Some(value) = value else {
-            return ApiResponse::not_found();
+            return HostedResponse::not_found();
         };
         let agent = &request.header("user-agent");
         match negotiate::output(&request.header("accept"), Produces::Documents, query, agent) {
-            Ok(output) => ApiResponse::document_text(&discovery::plain::text(&value), output),
-            Err(fault) => ApiResponse::error(&fault, Output::JSON),
+            Ok(output) => discovery::response(&discovery::plain::text(&value), output),
+            Err(fault) => HostedResponse::error(&fault, Output::JSON),
         }
     }
 
-    fn v2(&self, request: &ApiRequest) -> ApiResponse {
+    fn v2(&self, request: &ApiRequest) -> HostedResponse {
         let (document, content_type) = match v2_format(&request.header("accept")) {
             Some(OpenApiFormat::Json) => (&self.v2, "application/json"),
             Some(OpenApiFormat::Protobuf) => (&self.v2_proto, PROTO_V2),
             None => {
                 let status = StatusCode::NOT_ACCEPTABLE;
-                return ApiResponse::full(status, "text/plain; charset=utf-8", "");
+                return HostedResponse::full(status, "text/plain; charset=utf-8", "");
             }
         };
         conditional(request, document, content_type, Some("Accept"))
@@ -249,10 +255,10 @@ impl Documents {
         list
     }
 
-    fn v3(&self, request: &ApiRequest, key: &str, query: &Query) -> ApiResponse {
+    fn v3(&self, request: &ApiRequest, key: &str, query: &Query) -> HostedResponse {
         let Some(document) = self.v3.iter().find(|document| document.key == key) else {
             // As in kube-apiserver: no body and no content type.
-            let mut response = ApiResponse::full(StatusCode::NOT_FOUND, "text/plain", "");
+            let mut response = HostedResponse::full(StatusCode::NOT_FOUND, "text/plain", "");
             response.headers.remove(CONTENT_TYPE);
             return response;
         };
@@ -261,7 +267,7 @@ impl Documents {
             Some(OpenApiFormat::Json) => (&document.json, "application/json"),
             Some(OpenApiFormat::Protobuf) => (&document.proto, PROTO_V3),
             None => {
-                return ApiResponse::full(
+                return HostedResponse::full(
                     StatusCode::NOT_ACCEPTABLE,
                     "text/plain; charset=utf-8",
                     "",
@@ -270,7 +276,7 @@ impl Documents {
         };
         let asked = query.text("hash");
         if !asked.is_empty() && asked != document.hash {
-            let mut response = ApiResponse::text(StatusCode::MOVED_PERMANENTLY, "");
+            let mut response = HostedResponse::text(StatusCode::MOVED_PERMANENTLY, "");
             let url = format!("/openapi/v3/{key}?hash={}", document.hash);
             if let Ok(url) = HeaderValue::from_str(&url) {
                 response.headers.insert(LOCATION, url);
@@ -327,7 +333,7 @@ fn aggregated(
     query: &Query,
     document: &Document,
     form: AggregatedVersion,
-) -> ApiResponse {
+) -> HostedResponse {
     let form = DocumentForm {
         content_type: form.content_type(),
         vary: Some("Accept"),
@@ -346,7 +352,7 @@ fn conditional(
     document: &Document,
     content_type: &'static str,
     vary: Option<&'static str>,
-) -> ApiResponse {
+) -> HostedResponse {
     let form = DocumentForm {
         content_type,
         vary,
@@ -365,7 +371,7 @@ struct DocumentForm {
 
 impl DocumentForm {
     /// The response with a document, whose bytes all such responses share; or 304 if the client has it already.
-    fn of(&self, request: &ApiRequest, document: &Document) -> ApiResponse {
+    fn of(&self, request: &ApiRequest, document: &Document) -> HostedResponse {
         let mut tags = request.headers.get_all(IF_NONE_MATCH).iter();
         let is_known = tags.any(|tag| *tag == document.etag || tag == "*");
         // The length in the response to `HEAD` is that without compression.
@@ -376,7 +382,7 @@ impl DocumentForm {
             false if self.is_indented => (StatusCode::OK, (document.encoded.indented(), false)),
             false => (StatusCode::OK, document.encoded.bytes(compresses)),
         };
-        let mut response = ApiResponse::full(status, self.content_type, body).shared();
+        let mut response = HostedResponse::full(status, self.content_type, body).shared();
         response.headers.insert(ETAG, document.etag.clone());
         if let Some(vary) = self.vary {
             let vary = HeaderValue::from_static(vary);
@@ -389,9 +395,9 @@ impl DocumentForm {
     }
 }
 
-fn pretty(value: &Value) -> ApiResponse {
+fn pretty(value: &Value) -> HostedResponse {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    ApiResponse::full(StatusCode::OK, "application/json", text)
+    HostedResponse::full(StatusCode::OK, "application/json", text)
 }
 
 /// The document `/version`: the version of Kubernetes that is claimed, and fairgate as its build.

@@ -6,32 +6,34 @@ use std::sync::{
 };
 
 use crate::{
-    access,
+    HostedResponse,
     admin::{self, AdminEndpoints},
     admission::{HostedAdmission, PolicyEnforcer},
-    authorize::{self, Authorizer},
     calls, compression,
-    content_type::{self, PatchType},
     documents::Documents,
     hosted_bodies::HostedBodies,
     merged_documents::MergedDocuments,
     metrics_memory::MetricsMemory,
     namespaces::Namespaces,
-    negotiate::{self, Output, Produces},
     object_writer::ObjectWriter,
     ownership::ServedSubresource,
     param_rights::ParamRights,
-    query::{self, Query},
     quota::HostedQuota,
-    request::{self, ApiRequest, Caller, MAX_BODY},
-    response::ApiResponse,
     response_room::ResponseRoom,
     reviews,
     route::{self, ResourcePath, Route, route},
     state::ApiState,
-    status_error::StatusError,
 };
 use bytes::Bytes;
+use fairgate_apihttp::{
+    access,
+    authorize::{self, Authorizer},
+    content_type::{self, PatchType},
+    negotiate::{self, Output, Produces},
+    query::{self, Query},
+    request::{self, ApiRequest, Caller, MAX_BODY},
+    status_error::StatusError,
+};
 use fairgate_base::{
     account::{BytesHeld, HeavyTurn, HeavyTurns},
     clock::Clock,
@@ -103,7 +105,7 @@ pub struct Hosted {
 
 /// The response to a request of a client.
 pub(crate) struct ServedResponse {
-    pub(crate) response: ApiResponse,
+    pub(crate) response: HostedResponse,
     /// The bytes for which there was no room in memory. Once there is, the request is to be served again: nothing was done for it.
     pub(crate) missing: Option<usize>,
 }
@@ -208,7 +210,7 @@ impl Hosted {
     /// # Errors
     ///
     /// The response to send if the request is not allowed.
-    pub async fn admit(&self, request: &ApiRequest) -> Result<(), ApiResponse> {
+    pub async fn admit(&self, request: &ApiRequest) -> Result<(), HostedResponse> {
         let attributes = Attributes::of(&request.digest.info);
         self.authorize(request, &attributes)
             .await
@@ -280,7 +282,7 @@ impl Hosted {
     }
 
     /// Serves a request of the gateway itself.
-    pub async fn serve(&self, request: &ApiRequest) -> ApiResponse {
+    pub async fn serve(&self, request: &ApiRequest) -> HostedResponse {
         finished(
             request,
             self.answer(request, &ResponseRoom::default()).await,
@@ -299,7 +301,7 @@ impl Hosted {
     }
 
     /// Routes a request that is allowed.
-    async fn answer(&self, request: &ApiRequest, room: &ResponseRoom) -> ApiResponse {
+    async fn answer(&self, request: &ApiRequest, room: &ResponseRoom) -> HostedResponse {
         let query = Query::parse(&request.query);
         match route(&self.state.kinds, &request.path) {
             Route::Objects(place) => {
@@ -312,9 +314,9 @@ impl Hosted {
                 let accept = &request.header("accept");
                 let agent = &request.header("user-agent");
                 let output = negotiate::output(accept, Produces::Objects, &query, agent);
-                ApiResponse::error(&StatusError::no_route(), output.unwrap_or(Output::JSON))
+                HostedResponse::error(&StatusError::no_route(), output.unwrap_or(Output::JSON))
             }
-            Route::Unknown => ApiResponse::not_found(),
+            Route::Unknown => HostedResponse::not_found(),
             place => self.documents.serve(request, &place, &query),
         }
     }
@@ -324,7 +326,7 @@ impl Hosted {
         &self,
         request: &ApiRequest,
         attributes: &Attributes,
-    ) -> Result<(), ApiResponse> {
+    ) -> Result<(), HostedResponse> {
         access::authorize(&self.authorizer, request, attributes).await
     }
 
@@ -348,7 +350,7 @@ impl Hosted {
     }
 
     /// Answers a self-review, such as `SelfSubjectAccessReview`.
-    fn review(&self, request: &ApiRequest, kind: &'static Kind, query: &Query) -> ApiResponse {
+    fn review(&self, request: &ApiRequest, kind: &'static Kind, query: &Query) -> HostedResponse {
         let mut output = Output::JSON;
         let answered = (|| {
             if request.method != Method::POST {
@@ -373,13 +375,13 @@ impl Hosted {
             let object = Object::new(kind, value);
             ObjectWriter::plain(kind, version, output).object(StatusCode::CREATED, &object)
         })();
-        answered.unwrap_or_else(|error| ApiResponse::error(&error, output))
+        answered.unwrap_or_else(|error| HostedResponse::error(&error, output))
     }
 }
 
 impl ServedResponse {
     /// A response that is too short to be charged.
-    pub(crate) fn short(response: ApiResponse) -> Self {
+    pub(crate) fn short(response: HostedResponse) -> Self {
         Self {
             response,
             missing: None,
@@ -387,7 +389,7 @@ impl ServedResponse {
     }
 
     /// Charges the response to the room of its request.
-    fn charged(request: &ApiRequest, mut response: ApiResponse, room: ResponseRoom) -> Self {
+    fn charged(request: &ApiRequest, mut response: HostedResponse, room: ResponseRoom) -> Self {
         let (share, missing) = room.into_parts();
         if missing.is_some() {
             return Self { response, missing };
@@ -396,7 +398,7 @@ impl ServedResponse {
             && let Err(bytes) = response.charge(share)
             && request.digest.info.verb.is_read_only()
         {
-            response = ApiResponse::error(&StatusError::no_response_memory(), Output::JSON);
+            response = HostedResponse::error(&StatusError::no_response_memory(), Output::JSON);
             return Self {
                 response,
                 missing: Some(bytes),
@@ -408,7 +410,7 @@ impl ServedResponse {
 }
 
 /// Removes the body of a response to `HEAD`; compresses any other body if the client accepts that.
-fn finished(request: &ApiRequest, response: ApiResponse) -> ApiResponse {
+fn finished(request: &ApiRequest, response: HostedResponse) -> HostedResponse {
     if request.method == Method::HEAD {
         return response.without_body();
     }

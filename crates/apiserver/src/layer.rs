@@ -23,16 +23,14 @@ use tower::{Layer, Service};
 use uuid::Uuid;
 
 use crate::{
+    HostedBody, HostedResponse,
     hosted::{Hosted, ServedResponse},
     hosted_bodies::{self, ReceivedBody},
     merged_metrics::{self, MetricsRequest},
     merging::{MergeRequest, Merger},
-    negotiate::Output,
-    request::ApiRequest,
-    response::{ApiBody, ApiResponse},
-    status_error::StatusError,
     watch_stream::WatchStream,
 };
+use fairgate_apihttp::{negotiate::Output, request::ApiRequest, status_error::StatusError};
 use fairgate_base::{account::ByteShare, clock::Clock, tasks, turns};
 use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody, ResponseShare};
 use fairgate_core::digest::{normalized_path, readable};
@@ -263,12 +261,12 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     Ok(shared.reply(response))
 }
 
-fn timed_out() -> ApiResponse {
-    ApiResponse::error(&StatusError::timeout(), Output::JSON)
+fn timed_out() -> HostedResponse {
+    HostedResponse::error(&StatusError::timeout(), Output::JSON)
 }
 
-fn no_room() -> ApiResponse {
-    ApiResponse::error(&StatusError::no_body_memory(), Output::JSON)
+fn no_room() -> HostedResponse {
+    HostedResponse::error(&StatusError::no_body_memory(), Output::JSON)
 }
 
 impl Shared {
@@ -278,7 +276,7 @@ impl Shared {
         &self,
         mut request: ApiRequest,
         body: ClientBody,
-    ) -> Result<ApiResponse, Refusal> {
+    ) -> Result<HostedResponse, Refusal> {
         let limit = self.hosted.takes_body(&request);
         let share = self.hosted.responses.share(&request.digest.user);
         if limit.is_none() && !self.hosted.is_heavy(&request) {
@@ -329,7 +327,7 @@ impl Shared {
         &self,
         received: &Arc<ReceivedRequest>,
         mut served: ServedResponse,
-    ) -> Result<ApiResponse, Refusal> {
+    ) -> Result<HostedResponse, Refusal> {
         for _ in 0..TRIES {
             let Some(bytes) = served.missing else {
                 break;
@@ -347,10 +345,10 @@ impl Shared {
         Ok(served.response)
     }
 
-    fn reply(&self, response: ApiResponse) -> Reply {
+    fn reply(&self, response: HostedResponse) -> Reply {
         let body = match response.body {
-            ApiBody::Full(bytes) => ReplyBody::made(bytes, response.memory),
-            ApiBody::Watch(mut stream) => {
+            HostedBody::Full(bytes) => ReplyBody::made(bytes, response.memory),
+            HostedBody::Stream(mut stream) => {
                 if let Some(fan_out) = self.fan_out() {
                     stream.follow(fan_out);
                 }

@@ -2,7 +2,7 @@
 //!
 //! It serves these kinds without an upstream, or instead of it. [`HostedLayer`] is a layer in front of the
 //! innermost service of the request path. [`Hosted`] serves a request on the control runtime: `route` maps
-//! the path to objects or a document, [`authorize`] decides whether the user may do that, and `calls` are
+//! the path to objects or a document, [`fairgate_apihttp::authorize`] decides whether the user may do that, and `calls` are
 //! the verbs, which are the same for every kind. Objects are in a [`fairgate_store::Store`].
 //!
 //! In front of an upstream with an API of its own, the upstream authorizes requests
@@ -15,15 +15,10 @@
 //!
 //! Not here: authentication (`auth`), flow control (`fairness`), what the objects mean (`apf`).
 
-pub mod access;
 mod admin;
 mod admission;
-pub mod authorize;
 mod calls;
 mod compression;
-mod content_type;
-pub mod continue_token;
-pub mod deletion_checks;
 pub mod discovery;
 mod documents;
 mod encoded_document;
@@ -32,7 +27,6 @@ pub mod fuzzing;
 mod hosted;
 mod hosted_bodies;
 mod layer;
-mod list_parameters;
 mod list_response;
 mod listed_object;
 mod merged_document_id;
@@ -43,44 +37,30 @@ mod metrics_memory;
 mod metrics_text;
 mod namespace_records;
 pub mod namespaces;
-mod negotiate;
 mod object_writer;
 mod openapi;
 mod ownership;
 mod param_rights;
-pub mod posted;
-mod query;
 pub mod quota;
-mod random;
 mod raw_json;
 pub mod reconcile;
-mod request;
-mod response;
 mod response_room;
 mod reviews;
 mod route;
 mod state;
-mod status_error;
 mod stored;
 mod upstream_body;
 mod watch_stream;
 
-pub use fairgate_admission::warning_headers;
-
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
-pub use admission::{GatewayAdmission, HostedAdmission, KnownAnswers, PolicySetSource};
-pub use content_type::{
-    PatchType, body_media, custom_patch_type, patch_type, unsupported_custom_patch,
-};
+pub use admission::{GatewayAdmission, HostedAdmission};
 pub use hosted::{Hosted, HostedSettings};
 pub use layer::{HostedLayer, HostedService, Ownership};
-pub use list_parameters::ListParameters;
-pub use negotiate::{Media, Output, Representation};
 pub use ownership::ServedSubresource;
 pub use param_rights::ParamResources;
-pub use query::{Query, Write, manager_of};
-pub use random::generated_name;
-pub use request::{ApiRequest, Caller, MAX_BODY};
-pub use response::{ApiBody, ApiResponse};
-pub use status_error::{StatusError, gateway_reasons};
 pub use watch_stream::WatchStream;
+
+/// A response of the hosted API.
+pub type HostedResponse = fairgate_apihttp::response::ApiResponse<Box<WatchStream>>;
+/// The body of a response of the hosted API.
+pub type HostedBody = fairgate_apihttp::response::ApiBody<Box<WatchStream>>;

@@ -9,11 +9,9 @@
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    listed_object::ListedObject,
+use crate::{HostedResponse, listed_object::ListedObject, object_writer::ObjectWriter};
+use fairgate_apihttp::{
     negotiate::{Media, Representation},
-    object_writer::ObjectWriter,
-    response::ApiResponse,
     status_error::StatusError,
 };
 use fairgate_objects::{
@@ -77,7 +75,7 @@ impl ObjectWriter {
         objects: &ListedObjects<'_>,
         metadata: Map<String, Value>,
         needed: usize,
-    ) -> Result<ApiResponse, StatusError> {
+    ) -> Result<HostedResponse, StatusError> {
         if let Some(Representation::Partial(_)) = self.output.form {
             return Err(StatusError::not_acceptable(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list (*{})",
@@ -104,7 +102,7 @@ impl ObjectWriter {
                 (None, _) => self.json_list(objects, &metadata)?,
             }
         };
-        Ok(ApiResponse::full(status, media.name(), fitted(written)))
+        Ok(HostedResponse::full(status, media.name(), fitted(written)))
     }
 
     /// The media type of a list. There are no tables in protobuf.
@@ -397,7 +395,8 @@ mod tests {
     use fairgate_store::StoreEntry;
 
     use super::*;
-    use crate::{negotiate::Output, response::ApiBody};
+    use crate::HostedBody;
+    use fairgate_apihttp::negotiate::Output;
 
     /// A budget of so many terms.
     fn listed(number: usize, terms: usize) -> ListedObject {
@@ -442,7 +441,7 @@ mod tests {
         let needed = writer.needs(&objects, &metadata).unwrap();
         let list = writer.list(StatusCode::OK, &objects, metadata, needed);
         let list = list.unwrap();
-        let ApiBody::Full(body) = list.body else {
+        let HostedBody::Full(body) = list.body else {
             panic!("it is in memory");
         };
         body

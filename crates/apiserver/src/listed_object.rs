@@ -9,7 +9,8 @@ use std::sync::Arc;
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::StoreEntry;
 
-use crate::{status_error::StatusError, stored};
+use crate::stored;
+use fairgate_apihttp::status_error::StatusError;
 
 /// An object of a list.
 #[derive(Clone, Debug)]

@@ -24,17 +24,18 @@ use tokio::{
 };
 
 use crate::{
-    compression,
-    discovery::AggregatedVersion,
+    HostedBody, HostedResponse, compression,
+    discovery::{self, AggregatedVersion},
     documents::{self, Documents, OpenApiFormat, v2_format, v3_format},
     hosted::Hosted,
     merged_document_id::MergedDocumentId,
     merged_documents::MergedDocument,
-    negotiate::{self, Output, Produces, is_pretty},
-    query::Query,
-    response::{ApiBody, ApiResponse},
     route::{Route, route},
     upstream_body::{ReadBody, read},
+};
+use fairgate_apihttp::{
+    negotiate::{self, Output, Produces, is_pretty},
+    query::Query,
 };
 use fairgate_call::{Call, MemoryOf, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 use fairgate_core::digest::readable;
@@ -206,7 +207,7 @@ impl MergeRequest {
 
     /// The headers by which a client keeps an OpenAPI v3 document forever, if it requested the present one
     /// by its hash; the redirect to that, if it requested another.
-    fn addressed(&self, response: &mut ApiResponse) {
+    fn addressed(&self, response: &mut HostedResponse) {
         if !matches!(self.id, MergedDocumentId::OpenApiV3(..)) || self.hash.is_empty() {
             return;
         }
@@ -214,7 +215,7 @@ impl MergeRequest {
         let hash = tag.unwrap_or_default().trim_matches('"');
         if self.hash != hash {
             let url = format!("{}?hash={hash}", self.id.path());
-            *response = ApiResponse::text(StatusCode::MOVED_PERMANENTLY, "");
+            *response = HostedResponse::text(StatusCode::MOVED_PERMANENTLY, "");
             if let Ok(url) = HeaderValue::from_str(&url) {
                 response.headers.insert(LOCATION, url);
             }
@@ -227,10 +228,10 @@ impl MergeRequest {
     }
 
     /// The response. Blocks while the document is encoded, once per format.
-    fn response(&self, merged: &MergedDocument) -> ApiResponse {
+    fn response(&self, merged: &MergedDocument) -> HostedResponse {
         let (content_type, (body, is_gzip)) = match self.format {
             MergedFormat::Negotiated(output) => {
-                return ApiResponse::document_text(merged.text(), output);
+                return discovery::response(merged.text(), output);
             }
             MergedFormat::Json(name) | MergedFormat::PrettyJson(name)
                 if self.client_has(merged) =>
@@ -249,7 +250,7 @@ impl MergeRequest {
         } else {
             StatusCode::OK
         };
-        let mut response = ApiResponse::full(status, content_type, body);
+        let mut response = HostedResponse::full(status, content_type, body);
         response.headers.insert(ETAG, merged.etag.clone());
         if is_gzip {
             let gzip = HeaderValue::from_static("gzip");
@@ -384,7 +385,11 @@ impl Merger {
     }
 
     /// The reply with a merged document; `headers` are those of the upstream's response.
-    fn reply(&self, mut headers: HeaderMap, mut response: ApiResponse) -> Result<Reply, Refusal> {
+    fn reply(
+        &self,
+        mut headers: HeaderMap,
+        mut response: HostedResponse,
+    ) -> Result<Reply, Refusal> {
         for name in REPLACED_HEADERS {
             headers.remove(name);
         }
@@ -405,7 +410,7 @@ impl Merger {
             // Without room it keeps its seat.
             let _ = response.charge(self.hosted.responses.share(user));
         }
-        let ApiBody::Full(body) = response.body else {
+        let HostedBody::Full(body) = response.body else {
             return Err(Refusal::Internal(
                 "the response for a document is a watch".into(),
             ));

@@ -7,10 +7,7 @@
 
 use std::{pin::Pin, sync::Arc};
 
-use http::StatusCode;
-use serde_json::json;
-
-use crate::status_error::{StatusError, details};
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_objects::{go::Quoted, kind::Kind};
 
 /// The state of a namespace.
@@ -50,40 +47,15 @@ pub(crate) async fn check(
     };
     match namespaces.state(namespace).await {
         Ok(NamespaceState::Active { uid }) => Ok(Some(uid)),
-        Ok(NamespaceState::Terminating) => {
-            Err(terminating((kind.group, kind.plural), namespace, name))
-        }
-        Ok(NamespaceState::Absent) => Err(absent(namespace)),
+        Ok(NamespaceState::Terminating) => Err(StatusError::namespace_terminating(
+            (kind.group, kind.plural),
+            namespace,
+            name,
+        )),
+        Ok(NamespaceState::Absent) => Err(StatusError::namespace_absent(namespace)),
         Err(why) => Err(StatusError::internal(format!(
             "the namespace {} cannot be read from the upstream: {why}",
             Quoted(namespace)
         ))),
     }
-}
-
-/// The error of kube-apiserver for an object in a namespace that does not exist.
-pub fn absent(namespace: &str) -> StatusError {
-    let message = format!("namespaces {} not found", Quoted(namespace));
-    let error = StatusError::new(StatusCode::NOT_FOUND, "NotFound", message);
-    error.with_details(details(namespace, "", "namespaces"))
-}
-
-/// The error of kube-apiserver for an object in a namespace that is being deleted.
-pub fn terminating((group, plural): (&str, &str), namespace: &str, name: &str) -> StatusError {
-    let resource = match group {
-        "" => plural.to_owned(),
-        group => format!("{plural}.{group}"),
-    };
-    let message = format!(
-        "{resource} {} is forbidden: unable to create new content in namespace {namespace} because it is being \
-         terminated",
-        Quoted(name)
-    );
-    let mut details = details(name, group, plural);
-    details["causes"] = json!([{
-        "reason": "NamespaceTerminating",
-        "message": format!("namespace {namespace} is being terminated"),
-        "field": "metadata.namespace",
-    }]);
-    StatusError::forbidden(message, details)
 }

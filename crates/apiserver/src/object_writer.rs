@@ -1,8 +1,13 @@
 //! Encodes objects of one version of a kind, for single responses and for watch events.
 
 use bytes::Bytes;
+use http::StatusCode;
 
-use crate::negotiate::{Media, Output, Representation};
+use crate::HostedResponse;
+use fairgate_apihttp::{
+    negotiate::{Media, Output, Representation},
+    status_error::StatusError,
+};
 use fairgate_objects::{
     codec,
     kind::{Kind, KindVersion},
@@ -74,6 +79,61 @@ impl ObjectWriter {
             }
             (_, None) => object::compact(self.version, value),
         }
+    }
+}
+
+impl ObjectWriter {
+    /// One object, in the version of the writer, with its stored form for tables.
+    ///
+    /// # Errors
+    ///
+    /// 406, when a list was requested.
+    pub fn object(
+        &self,
+        status: StatusCode,
+        object: &Object,
+    ) -> Result<HostedResponse, StatusError> {
+        let value = object.value(self.version);
+        Ok(match self.output.form {
+            None if self.output.media == Media::Json && !self.output.pretty => {
+                let mut json = object.json(self.version).to_vec();
+                json.push(b'\n');
+                HostedResponse::full(status, Media::Json.name(), json)
+            }
+            None => HostedResponse::encoded(
+                status,
+                self.version.shape,
+                &self.kind.api_version(self.version.name),
+                self.kind.kind,
+                value,
+                self.output,
+            ),
+            Some(Representation::Table(_)) => {
+                let table = self.layout.single(object.stored(), value, true);
+                HostedResponse::document(status, &table, self.output)
+            }
+            Some(Representation::Partial(meta)) => HostedResponse::encoded(
+                status,
+                &PARTIAL_OBJECT_METADATA,
+                &format!("meta.k8s.io/{meta}"),
+                "PartialObjectMetadata",
+                &partial(object.stored(), meta),
+                self.output,
+            ),
+            Some(Representation::PartialList(_)) => {
+                return Err(StatusError::not_acceptable(format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list \
+                     (*{})",
+                    self.go_type(self.kind.kind)
+                )));
+            }
+        })
+    }
+
+    /// The Go type of a kind, which some messages show.
+    pub(crate) fn go_type(&self, kind: &str) -> String {
+        let package = self.kind.group.split('.').next().unwrap_or_default();
+        format!("{package}.{kind}")
     }
 }
 

@@ -16,7 +16,8 @@ use fairgate_store::{ReadRevision, Store};
 use fairgate_upstream::access_review::Attributes;
 use serde_json::Value;
 
-use crate::{authorize::Authorizer, status_error::StatusError, stored};
+use crate::stored;
+use fairgate_apihttp::{authorize::Authorizer, status_error::StatusError};
 
 /// Knows the resources of kinds.
 pub trait ParamResources: Send + Sync {

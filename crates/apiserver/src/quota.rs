@@ -15,7 +15,7 @@
 use fairgate_objects::{go::Quoted, kind::Kind};
 use fairgate_store::{ExceededLimit, StoreLimit, StoreUsage, WriteBounds};
 
-use crate::status_error::{self, StatusError, gateway_reasons};
+use fairgate_apihttp::status_error::{self, StatusError, gateway_reasons};
 
 /// The quotas of hosted objects.
 #[derive(Clone, Debug, Default)]

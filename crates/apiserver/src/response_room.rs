@@ -3,7 +3,7 @@
 use fairgate_call::ResponseShare;
 use fairgate_core::sync::{Mutex, lock};
 
-use crate::status_error::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 
 /// The room of one request. The gateway's own requests need none: nobody reads their responses slowly.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{authorize::BuiltInRules, status_error::StatusError};
+use fairgate_apihttp::{authorize::BuiltInRules, status_error::StatusError};
 use fairgate_core::{digest::User, names};
 use fairgate_objects::{
     field_error::ApiFieldError,

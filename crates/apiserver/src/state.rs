@@ -8,9 +8,10 @@ use std::sync::{
 use serde_json::Value;
 
 use crate::{
-    admission::PolicyEnforcer, namespaces::Namespaces, negotiate::Media, param_rights::ParamRights,
+    admission::PolicyEnforcer, namespaces::Namespaces, param_rights::ParamRights,
     quota::HostedQuota,
 };
+use fairgate_apihttp::negotiate::Media;
 use fairgate_base::clock::Clock;
 use fairgate_objects::{
     codec,

@@ -13,7 +13,7 @@ use std::sync::{
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::StoreEntry;
 
-use crate::status_error::StatusError;
+use fairgate_apihttp::status_error::StatusError;
 
 /// The least length in bytes of an object that is not cached.
 const LARGE: usize = 32 << 10;

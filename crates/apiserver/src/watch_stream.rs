@@ -10,10 +10,10 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{
+use crate::object_writer::ObjectWriter;
+use fairgate_apihttp::{
     list_parameters::ListParameters,
     negotiate::{Media, Representation},
-    object_writer::ObjectWriter,
     status_error::StatusError,
 };
 use fairgate_base::clock::Clock;

@@ -24,7 +24,7 @@ use crate::{
     lookups::{self, Discovery},
     recorder::{Occurrence, Recorder},
     status::ControllerStatus,
-    watches::{FollowedObjects, WatchUpdate, Watches},
+    watches::{FollowedObjects, WatchUpdate, watches},
 };
 
 /// The interval at which all budgets are synced even without changes, as Kubernetes' controllers do.
@@ -122,7 +122,7 @@ impl DisruptionRunner {
             };
             status.set_leads(false);
             status.set_counts(ControllerCounts::default());
-            status.set_problem(None);
+            status.set_watches(Vec::new());
             if is_stopped {
                 break;
             }
@@ -148,7 +148,8 @@ impl DisruptionRunner {
             .as_ref()
             .map(|budgets| budgets.watch());
         let RunnerSettings { streams, clock, .. } = &self.settings;
-        let mut watches = Watches::open(streams, clock, hosted);
+        let (mut updates, health) = watches(streams, clock, hosted);
+        self.settings.status.set_watches(health);
         let mut known = FollowedObjects::new(self.settings.selector_terms);
         let mut call: Option<BoxFuture<'_, Ended>> = None;
         let mut resync = self.settings.clock.now().plus(RESYNC);
@@ -165,10 +166,7 @@ impl DisruptionRunner {
             }
             self.report(&mut known, &events);
             tokio::select! {
-                Some(update) = watches.updates.next() => {
-                    self.take(&mut known, update);
-                    self.settings.status.set_problem(watches.problem());
-                }
+                Some(update) = updates.next() => self.take(&mut known, update),
                 ended = join(&mut call) => {
                     call = None;
                     self.end(&mut known, ended);

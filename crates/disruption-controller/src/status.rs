@@ -1,7 +1,10 @@
 //! The state of the controller, for metrics.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,6 +14,7 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_disruption::controller::{ControllerCounts, SelectorWork, SyncEnding, SyncReport};
+use fairgate_upstream::informer::WatchHealth;
 
 /// The counters and gauges of the controller. Reading them is cheap.
 #[derive(Debug)]
@@ -26,8 +30,8 @@ pub struct ControllerStatus {
     syncs: [AtomicU64; SyncEnding::ALL.len()],
     /// When the last sync that did not fail or conflict ended, and how long it took.
     last: Mutex<Option<(Time, Duration)>>,
-    /// Why the statuses of budgets are not computed, or are computed from outdated objects.
-    problem: Mutex<Option<String>>,
+    /// The watches of this gateway while it is the leader.
+    watches: Mutex<Vec<Arc<WatchHealth>>>,
 }
 
 impl ControllerStatus {
@@ -44,7 +48,7 @@ impl ControllerStatus {
             longest_slice: AtomicU64::new(0),
             syncs: Default::default(),
             last: Mutex::default(),
-            problem: Mutex::default(),
+            watches: Mutex::default(),
         }
     }
 
@@ -88,11 +92,15 @@ impl ControllerStatus {
 
     /// Which kind of objects this gateway, as the leader, cannot watch, and why. `None` if all watches work.
     pub fn problem(&self) -> Option<String> {
-        lock(&self.problem).clone()
+        let failure = |health: &Arc<WatchHealth>| {
+            let (why, _) = health.failure()?;
+            Some(format!("cannot watch {}: {why}", health.what()))
+        };
+        lock(&self.watches).iter().find_map(failure)
     }
 
-    pub(crate) fn set_problem(&self, problem: Option<String>) {
-        *lock(&self.problem) = problem;
+    pub(crate) fn set_watches(&self, watches: Vec<Arc<WatchHealth>>) {
+        *lock(&self.watches) = watches;
     }
 
     pub(crate) fn set_leads(&self, leads: bool) {

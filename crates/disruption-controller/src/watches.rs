@@ -83,50 +83,31 @@ impl WatchedKind {
 /// An event of a watch, with the needed fields of the object.
 pub(crate) type WatchUpdate = (WatchedKind, Result<Event<Value>, WatchError>);
 
-/// Lists and watches of all kinds.
-pub(crate) struct Watches {
-    /// The events of all kinds. It never ends.
-    pub(crate) updates: SelectAll<BoxStream<'static, WatchUpdate>>,
-    health: [(WatchedKind, Arc<WatchHealth>); WatchedKind::ALL.len()],
-}
-
-impl Watches {
-    /// Lists and watches all kinds. The budgets come from `budgets`, if it is given, otherwise from the upstream, which is asked
-    /// through `streams`, a client with a connection for each request.
-    pub(crate) fn open(streams: &ApiClient, clock: &Clock, budgets: Option<BudgetEvents>) -> Self {
-        let health = WatchedKind::ALL.map(|kind| {
-            let purpose = "for the disruption controller";
-            (
-                kind,
-                WatchHealth::new(clock.clone(), kind.plural(), purpose),
-            )
+/// Lists and watches all kinds, and tells how that goes. The budgets come from `budgets`, if it is given, otherwise from the
+/// upstream, which is asked through `streams`, a client with a connection for each request. The updates never end.
+pub(crate) fn watches(
+    streams: &ApiClient,
+    clock: &Clock,
+    mut budgets: Option<BudgetEvents>,
+) -> (
+    SelectAll<BoxStream<'static, WatchUpdate>>,
+    Vec<Arc<WatchHealth>>,
+) {
+    let (mut updates, mut healths) = (SelectAll::new(), Vec::new());
+    for kind in WatchedKind::ALL {
+        let purpose = "for the disruption controller";
+        let health = WatchHealth::new(clock.clone(), kind.plural(), purpose);
+        healths.push(Arc::clone(&health));
+        let hosted = budgets.take_if(|_| kind == WatchedKind::Budgets);
+        updates.push(match (kind, hosted) {
+            (_, Some(hosted)) => observed(hosted, health)
+                .map(move |event| (kind, event))
+                .boxed(),
+            (WatchedKind::Budgets, None) => follow::<Whole>(streams, clock, kind, health),
+            _ => follow::<Outline>(streams, clock, kind, health),
         });
-        let mut budgets = budgets;
-        let updates = health.iter().map(|(kind, health)| {
-            let (kind, health) = (*kind, Arc::clone(health));
-            let hosted = budgets.take_if(|_| kind == WatchedKind::Budgets);
-            match (kind, hosted) {
-                (_, Some(hosted)) => observed(hosted, health)
-                    .map(move |event| (kind, event))
-                    .boxed(),
-                (WatchedKind::Budgets, None) => follow::<Whole>(streams, clock, kind, health),
-                _ => follow::<Outline>(streams, clock, kind, health),
-            }
-        });
-        Self {
-            updates: updates.collect(),
-            health,
-        }
     }
-
-    /// Which kind cannot be watched, and why. `None` if all watches work.
-    pub(crate) fn problem(&self) -> Option<String> {
-        let failure = |(_, health): &(_, Arc<WatchHealth>)| {
-            let (why, _) = health.failure()?;
-            Some(format!("cannot watch {}: {why}", health.what()))
-        };
-        self.health.iter().find_map(failure)
-    }
+    (updates, healths)
 }
 
 /// Notes what a feed of the gateway itself says about itself.

@@ -1,6 +1,6 @@
 //! The body of an eviction: an `Eviction` of `policy/v1` or `policy/v1beta1`.
 
-use fairgate_apiserver::{StatusError, posted::PostOptions};
+use fairgate_apihttp::{posted::PostOptions, status_error::StatusError};
 use fairgate_disruption::procedure::{refusal::EvictionRefusal, request::EvictionRequest};
 use fairgate_objects::{
     codec::{self, DecodeError, DecodedObject, EmptyValues, ExpectedType, FieldValidation},

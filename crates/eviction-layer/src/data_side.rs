@@ -23,9 +23,12 @@ use crate::{
     path::{MAX_NAME, PodPlace},
     responses::{EvictionEnd, reply},
 };
-use fairgate_apiserver::{
-    ApiRequest, MAX_BODY, Output, StatusError, access,
+use fairgate_apihttp::{
+    access,
+    negotiate::Output,
     posted::{self, PostOptions},
+    request::{ApiRequest, MAX_BODY},
+    status_error::StatusError,
 };
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_call::{Call, ClientBody, Refusal, Reply, RequestContext, RequestProgress};

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use fairgate_apiserver::authorize::Authorizer;
+use fairgate_apihttp::authorize::Authorizer;
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
 use fairgate_core::{
     digest::User,

@@ -1,6 +1,6 @@
 //! Entry points through which fuzz targets reach private functions.
 
-use fairgate_apiserver::posted::PostOptions;
+use fairgate_apihttp::posted::PostOptions;
 use fairgate_disruption::procedure::request::EvictionRequest;
 use fairgate_objects::codec::{BodyFormat, FieldValidation};
 

@@ -19,7 +19,7 @@ use crate::{
     path::{PathMatch, PodPlace},
     responses::{EvictionEnd, reply},
 };
-use fairgate_apiserver::{Output, StatusError};
+use fairgate_apihttp::{negotiate::Output, status_error::StatusError};
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply};
 use fairgate_core::digest::Verb;

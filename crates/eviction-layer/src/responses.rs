@@ -5,7 +5,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{body::BodyRefusal, events::EvictionOutcome, upstream_response::UpstreamResponse};
-use fairgate_apiserver::{ApiBody, ApiResponse, Output, StatusError};
+use fairgate_apihttp::{
+    negotiate::Output,
+    response::{ApiBody, ApiResponse},
+    status_error::StatusError,
+};
 use fairgate_call::{Reply, ReplyBody, refusal_reply::REASON_HEADER};
 use fairgate_disruption::{
     NeverAllows,
@@ -170,7 +174,7 @@ fn passed_on(response: &UpstreamResponse, has_changed: bool, output: Output) -> 
 pub(crate) fn reply(response: ApiResponse, id: u128) -> Reply {
     let body = match response.body {
         ApiBody::Full(bytes) => ReplyBody::full(bytes),
-        ApiBody::Watch(_) => ReplyBody::empty(),
+        ApiBody::Stream(_) => ReplyBody::empty(),
     };
     let mut reply = Response::new(body);
     *reply.status_mut() = response.status;

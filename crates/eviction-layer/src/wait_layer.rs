@@ -31,7 +31,7 @@ use crate::{
     path::PathMatch,
     waits::{EvictionWait, HeldPlace},
 };
-use fairgate_apiserver::warning_headers;
+use fairgate_apihttp::response::warning_headers;
 use fairgate_base::tasks;
 use fairgate_call::{
     Call, ClientBody, Identity, Peer, Refusal, Reply, ReplyBody, RequestContext, RequestKind,

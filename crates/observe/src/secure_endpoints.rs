@@ -28,7 +28,7 @@ use crate::{
     encoded_reply::{self, EncodedReply, accepts_gzip},
     endpoints::OperatorEndpoints,
 };
-use fairgate_apiserver::authorize::{self, Authorizer};
+use fairgate_apihttp::authorize::{self, Authorizer};
 use fairgate_base::tasks;
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_core::digest::{User, readable};

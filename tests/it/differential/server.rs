@@ -11,11 +11,10 @@ use std::{
     },
 };
 
+use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
 use fairgate_apiserver::{
     AdminEndpoints, AdminFuture, Hosted, HostedAdmission, HostedLayer, HostedSettings, Ownership,
-    authorize::{Authorizer, BuiltInRules},
-    quota::HostedQuota,
-    reconcile::Bootstrapper,
+    quota::HostedQuota, reconcile::Bootstrapper,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply};

@@ -6,9 +6,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
 use fairgate_apiserver::{
-    ApiBody, Hosted, HostedAdmission, HostedSettings,
-    authorize::{Authorizer, BuiltInRules},
+    Hosted, HostedAdmission, HostedBody, HostedSettings,
     namespaces::{NamespaceFuture, NamespaceState, Namespaces},
     quota::HostedQuota,
 };
@@ -99,7 +99,7 @@ impl InNamespaces {
     async fn call(&self, method: Method, namespace: &str, body: Option<&Value>) -> (u16, Value) {
         let path = format!("{POLICY}/namespaces/{namespace}/poddisruptionbudgets");
         let response = self.hosted.serve_own(method, &path, "", JSON, body).await;
-        let ApiBody::Full(body) = response.body else {
+        let HostedBody::Full(body) = response.body else {
             panic!("a watch");
         };
         let body = serde_json::from_slice(&body).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairgate_apiserver::continue_token::ContinueToken;
+use fairgate_apihttp::continue_token::ContinueToken;
 use fairgate_base::clock::Clock;
 use serde_json::{Value, json};
 

@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
 use fairgate_apiserver::{
-    ApiBody, Hosted, HostedAdmission, HostedSettings,
-    authorize::{Authorizer, BuiltInRules},
-    quota::HostedQuota,
+    Hosted, HostedAdmission, HostedBody, HostedSettings, quota::HostedQuota,
     reconcile::ConditionWriter,
 };
 use fairgate_base::clock::Clock;
@@ -64,7 +63,7 @@ impl Hosting {
 
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         let response = self.hosted.serve_own(method, path, "", JSON, body).await;
-        let ApiBody::Full(text) = response.body else {
+        let HostedBody::Full(text) = response.body else {
             panic!("a watch");
         };
         assert!(response.status.is_success(), "{text:?}");

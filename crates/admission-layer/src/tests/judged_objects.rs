@@ -12,7 +12,7 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_admission::{Fidelity, FieldSetByServer};
-use fairgate_apiserver::patch_type;
+use fairgate_apihttp::content_type::patch_type;
 use fairgate_core::digest::{RequestInfo, User};
 use fairgate_objects::{
     codec::{

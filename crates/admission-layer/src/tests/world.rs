@@ -13,7 +13,6 @@ use std::{
 
 use bytes::Bytes;
 use fairgate_admission::{AdmissionMode, AdmissionRecord, AdmissionRecorder, Fidelity, PolicySet};
-use fairgate_apiserver::HostedLayer;
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext};
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
@@ -244,7 +243,7 @@ impl World {
         });
         let settings = Arc::get_mut(&mut admitter).unwrap();
         settings.ready_limit = ready_limit;
-        let layer = AdmissionLayer::new(admitter, HostedLayer::none(), control);
+        let layer = AdmissionLayer::new(admitter, crate::AnsweredHere::none(), control);
         let places = Rc::clone(&layer.side().unwrap().audits);
         Self {
             layer,

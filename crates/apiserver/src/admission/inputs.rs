@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{
-    answers::KnownAnswers,
-    writes::{HostedWrite, kind_in, text_in},
-};
+use super::writes::{HostedWrite, kind_in, text_in};
 use fairgate_admission::{
     AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, ConversionFailure,
     EquivalentResource, GroupVersionKind, GroupVersionResource,
 };
+use fairgate_apihttp::authorizer_checks::KnownAnswers;
 use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 use fairgate_core::time::Time;

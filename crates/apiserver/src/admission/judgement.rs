@@ -4,11 +4,11 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{HostedAudit, writes::HostedWrite};
-use crate::status_error::{StatusError, gateway_reasons};
 use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionDecision, AdmissionMode, AdmissionObjects,
     AdmissionRecord, AdmissionVerdict, PolicyDenial, RecordedCheck,
 };
+use fairgate_apihttp::status_error::{StatusError, gateway_reasons};
 
 /// What the policies say about a write.
 #[derive(Debug, Default)]

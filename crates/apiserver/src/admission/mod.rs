@@ -9,7 +9,6 @@
 //!
 //! Not here: what policies mean (`fairgate-admission`), and requests that are forwarded.
 
-mod answers;
 mod background;
 mod inputs;
 mod judgement;
@@ -17,15 +16,17 @@ mod objects;
 mod policies;
 mod writes;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use crate::{authorize::Authorizer, param_rights::ParamResources, status_error::StatusError};
-pub use answers::KnownAnswers;
+use crate::param_rights::ParamResources;
 use background::BackgroundAudits;
 pub(crate) use background::HostedAudit;
 use fairgate_admission::{
     AdmissionAttributes, AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterLookups,
-    ClusterObjects, EvaluationBudgets, KnownLookups, LookupLack, PolicySet,
+    ClusterObjects, EvaluationBudgets, KnownLookups, LookupLack, PolicySet, PolicySetSource,
+};
+use fairgate_apihttp::{
+    authorize::Authorizer, authorizer_checks::KnownAnswers, status_error::StatusError,
 };
 use fairgate_base::{account::ByteBudget, clock::Clock};
 use fairgate_core::sync::Mutex;
@@ -76,12 +77,6 @@ impl HostedAdmission {
             Self::Off | Self::OfStore { .. } => None,
         }
     }
-}
-
-/// Where the policies in force are published.
-pub trait PolicySetSource: fmt::Debug + Send + Sync + 'static {
-    /// The policies in force; `None` until they are known.
-    fn policies(&self) -> Option<Arc<PolicySet>>;
 }
 
 /// How many bytes of memory the namespaces and params may take that are read for writes to hosted objects.

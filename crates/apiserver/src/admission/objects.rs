@@ -18,7 +18,8 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{policies, writes::text_in};
-use crate::{status_error::StatusError, stored};
+use crate::stored;
+use fairgate_apihttp::status_error::StatusError;
 
 /// What one write is judged by besides its own objects.
 pub(super) struct HostedObjects {

@@ -28,8 +28,10 @@ use tokio::sync::Notify;
 use super::*;
 use crate::{
     admin::{AdminEndpoints, AdminFuture},
-    authorize::BuiltInRules,
     hosted::{Hosted, HostedSettings},
+};
+use fairgate_apihttp::{
+    authorize::BuiltInRules,
     request::{ApiRequest, Caller},
 };
 

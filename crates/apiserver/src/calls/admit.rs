@@ -6,11 +6,9 @@
 use serde_json::{Value, json};
 
 use super::{CallContext, StatusError, delete_options::DeleteOptions};
-use crate::{
-    admission::{HostedAudit, HostedWrite},
-    request::Caller,
-};
+use crate::admission::{HostedAudit, HostedWrite};
 use fairgate_admission::AdmissionOperation;
+use fairgate_apihttp::request::Caller;
 use fairgate_objects::metadata;
 
 /// The API version of the options of writes.

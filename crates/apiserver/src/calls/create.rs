@@ -3,9 +3,10 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ApiResponse, CallContext, OwnedKind, StatusError, store_fault, write_fault};
-use crate::{
-    content_type, namespaces,
+use super::{CallContext, HostedResponse, OwnedKind, StatusError, store_fault, write_fault};
+use crate::namespaces;
+use fairgate_apihttp::{
+    content_type,
     negotiate::Media,
     query::{Write, WriteOptions},
     random,
@@ -28,7 +29,7 @@ const CHANGES: &str = "fairgate::changes";
 const TRIES: usize = 8;
 
 impl CallContext<'_> {
-    pub(super) async fn create(&self) -> Result<ApiResponse, StatusError> {
+    pub(super) async fn create(&self) -> Result<HostedResponse, StatusError> {
         let media = content_type::body_media(&self.request.header("content-type"))?;
         let body = self.request.body()?;
         let agent = &self.request.header("user-agent");

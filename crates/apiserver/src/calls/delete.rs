@@ -6,8 +6,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ApiResponse, CallContext, StatusError, delete_options::DeleteOptions, write_fault};
-use crate::{deletion_checks, list_parameters::ListParameters, status_error};
+use super::{CallContext, HostedResponse, StatusError, delete_options::DeleteOptions, write_fault};
+use fairgate_apihttp::{deletion_checks, list_parameters::ListParameters, status_error};
 use fairgate_objects::{metadata, object};
 use fairgate_store::{Precondition, ReadRevision, WriteOutcome};
 
@@ -23,7 +23,7 @@ enum Deleted {
 }
 
 impl CallContext<'_> {
-    pub(super) async fn delete(&self) -> Result<ApiResponse, StatusError> {
+    pub(super) async fn delete(&self) -> Result<HostedResponse, StatusError> {
         let options = self.delete_options()?;
         let name = &self.place.name;
         match self.delete_one(name, &options).await? {
@@ -37,7 +37,7 @@ impl CallContext<'_> {
                     "status": "Success",
                     "details": details,
                 });
-                Ok(ApiResponse::status(StatusCode::OK, &status, self.output))
+                Ok(HostedResponse::status(StatusCode::OK, &status, self.output))
             }
             Deleted::Kept(object) => {
                 let status = if options.orphan == Some(false) {
@@ -50,7 +50,7 @@ impl CallContext<'_> {
         }
     }
 
-    pub(super) async fn delete_collection(&self) -> Result<ApiResponse, StatusError> {
+    pub(super) async fn delete_collection(&self) -> Result<HostedResponse, StatusError> {
         let mut list = ListParameters::read(self.query)?;
         list.watch = false;
         // kube-apiserver lists in pages here, so a resource version means exactly this version.

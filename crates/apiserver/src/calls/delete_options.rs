@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{CallContext, StatusError};
-use crate::{content_type, deletion_checks, negotiate::Media};
+use fairgate_apihttp::{content_type, deletion_checks, negotiate::Media};
 use fairgate_objects::codec::{self, BodyFormat};
 
 /// The options that have an effect here.

@@ -1,7 +1,7 @@
 //! The verbs, one file each. They are the same for every kind.
 //!
 //! A [`CallContext`] describes a call to one resource: kind, version, object, and response format. Every
-//! verb takes one and returns an [`ApiResponse`] or a [`StatusError`].
+//! verb takes one and returns an [`HostedResponse`] or a [`StatusError`].
 
 mod admit;
 mod create;
@@ -19,15 +19,14 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
+    HostedResponse, object_writer::ObjectWriter, response_room::ResponseRoom, route::ResourcePath,
+    state::ApiState,
+};
+use fairgate_apihttp::{
     content_type::{self, PatchType},
     negotiate::{self, Output, Produces, Representation},
-    object_writer::ObjectWriter,
     query::Query,
     request::ApiRequest,
-    response::ApiResponse,
-    response_room::ResponseRoom,
-    route::ResourcePath,
-    state::ApiState,
     status_error::StatusError,
 };
 use fairgate_core::{
@@ -72,7 +71,7 @@ pub(super) async fn serve(
     place: &ResourcePath,
     query: &Query,
     (may_create, room): (Result<(), StatusError>, &ResponseRoom),
-) -> ApiResponse {
+) -> HostedResponse {
     let mut output = Output::JSON;
     let context = match CallContext::new(state, request, place, query, &mut output) {
         Ok(context) => CallContext {
@@ -81,7 +80,7 @@ pub(super) async fn serve(
             ..context
         },
         Err(error) => {
-            let response = ApiResponse::error(&error, output);
+            let response = HostedResponse::error(&error, output);
             // As kube-apiserver: no deprecation warning if no route matches.
             return if error.is_unrouted() {
                 response
@@ -92,7 +91,7 @@ pub(super) async fn serve(
     };
     let response = match context.dispatch().await {
         Ok(response) => response,
-        Err(error) => ApiResponse::error(&error, context.output),
+        Err(error) => HostedResponse::error(&error, context.output),
     };
     let warnings = lock(&context.warnings);
     response.warn(&warnings)
@@ -188,7 +187,7 @@ impl<'a> CallContext<'a> {
         Ok(context)
     }
 
-    async fn dispatch(&self) -> Result<ApiResponse, StatusError> {
+    async fn dispatch(&self) -> Result<HostedResponse, StatusError> {
         // The futures of all but the commonest verbs are on the heap, because those of writes are large: the future of
         // a request is moved several times, and would have room for the largest of them.
         match CallVerb::of(self.request, self.place)? {
@@ -281,7 +280,7 @@ impl<'a> CallContext<'a> {
     }
 
     /// Responds with an object, which is in its stored version.
-    fn answer(&self, status: StatusCode, stored: Value) -> Result<ApiResponse, StatusError> {
+    fn answer(&self, status: StatusCode, stored: Value) -> Result<HostedResponse, StatusError> {
         let object = Object::new(self.kind, stored);
         self.writer()?.object(status, &object)
     }

@@ -3,8 +3,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ApiResponse, CallContext, OwnedKind, StatusError, update::Changed};
-use crate::{
+use super::{CallContext, HostedResponse, OwnedKind, StatusError, update::Changed};
+use fairgate_apihttp::{
     content_type::PatchType,
     query::{Write, WriteOptions},
 };
@@ -19,7 +19,7 @@ use fairgate_objects::{
 };
 
 impl CallContext<'_> {
-    pub(super) async fn patch(&self, how: PatchType) -> Result<ApiResponse, StatusError> {
+    pub(super) async fn patch(&self, how: PatchType) -> Result<HostedResponse, StatusError> {
         let body = self.request.body()?;
         let apply = how == PatchType::Apply;
         let agent = &self.request.header("user-agent");

@@ -5,12 +5,11 @@ use std::{num::NonZeroUsize, time::Duration};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::{ApiResponse, CallContext, StatusError, store_fault};
-use crate::{
+use super::{CallContext, HostedResponse, StatusError, store_fault};
+use crate::{list_response::ListedObjects, listed_object::ListedObject};
+use fairgate_apihttp::{
     continue_token::ContinueToken,
     list_parameters::{ListParameters, parse_version},
-    list_response::ListedObjects,
-    listed_object::ListedObject,
 };
 use fairgate_store::{ListPage, ReadRevision, StoreError};
 
@@ -21,7 +20,7 @@ const REVISION_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_CHUNK: usize = 10_000;
 
 impl CallContext<'_> {
-    pub(super) async fn get(&self) -> Result<ApiResponse, StatusError> {
+    pub(super) async fn get(&self) -> Result<HostedResponse, StatusError> {
         if self.query.flag("export") == Some(true) {
             return Err(StatusError::bad_request(
                 "the export parameter, deprecated since v1.14, is no longer supported",
@@ -38,7 +37,7 @@ impl CallContext<'_> {
         self.writer()?.object(StatusCode::OK, &object)
     }
 
-    pub(super) async fn list(&self) -> Result<ApiResponse, StatusError> {
+    pub(super) async fn list(&self) -> Result<HostedResponse, StatusError> {
         let options = ListParameters::read(self.query)?;
         if options.watch {
             return self.watch_with(options).await;
@@ -48,7 +47,7 @@ impl CallContext<'_> {
     }
 
     /// The response with a list, if there is room in memory for it.
-    pub(super) fn answer_list(&self, list: &CollectedList) -> Result<ApiResponse, StatusError> {
+    pub(super) fn answer_list(&self, list: &CollectedList) -> Result<HostedResponse, StatusError> {
         let writer = self.writer()?;
         let objects = ListedObjects {
             all: &list.objects,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{CallContext, StatusError, store_fault, write_fault};
-use crate::{quota, request::Caller};
+use crate::quota;
+use fairgate_apihttp::request::Caller;
 use fairgate_store::{Precondition, StoreEntry, StoreError, WriteBounds, WriteOutcome};
 
 impl CallContext<'_> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{ApiResponse, CallContext, OwnedKind, StatusError};
-use crate::{
+use super::{CallContext, HostedResponse, OwnedKind, StatusError};
+use fairgate_apihttp::{
     content_type,
     negotiate::Media,
     query::{Write, WriteOptions},
@@ -42,7 +42,7 @@ pub(super) struct Changed {
 }
 
 impl CallContext<'_> {
-    pub(super) async fn update(&self) -> Result<ApiResponse, StatusError> {
+    pub(super) async fn update(&self) -> Result<HostedResponse, StatusError> {
         let body = self.request.body()?;
         let agent = &self.request.header("user-agent");
         let options = WriteOptions::read(self.query, Write::Update, agent)?;

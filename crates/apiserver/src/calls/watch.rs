@@ -2,13 +2,15 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use super::{ApiResponse, CallContext, StatusError, store_fault};
+use super::{CallContext, HostedResponse, StatusError, store_fault};
 use crate::{
+    HostedBody,
+    watch_stream::{WatchStart, WatchStream},
+};
+use fairgate_apihttp::{
     list_parameters::{ListParameters, parse_version},
     negotiate::Media,
     random,
-    response::ApiBody,
-    watch_stream::{WatchStart, WatchStream},
 };
 use fairgate_objects::object::Object;
 use fairgate_store::{ReadRevision, StoreError};
@@ -17,7 +19,7 @@ use fairgate_store::{ReadRevision, StoreError};
 const MIN_DURATION: Duration = Duration::from_secs(1800);
 
 impl CallContext<'_> {
-    pub(super) async fn watch(&self) -> Result<ApiResponse, StatusError> {
+    pub(super) async fn watch(&self) -> Result<HostedResponse, StatusError> {
         let mut options = ListParameters::read(self.query)?;
         if !self.place.name.is_empty() {
             options.only(&self.place.name)?;
@@ -29,14 +31,14 @@ impl CallContext<'_> {
     pub(super) async fn watch_with(
         &self,
         options: ListParameters,
-    ) -> Result<ApiResponse, StatusError> {
+    ) -> Result<HostedResponse, StatusError> {
         let version = parse_version(&options.resource_version).map_err(StatusError::internal)?;
         let duration = duration(&options);
         let writer = self.writer()?;
         if self.output.media == Media::Yaml {
             return Err(StatusError::not_acceptable(format!(
                 "only the following media types are accepted: {}",
-                crate::negotiate::STREAM_TYPES.join(", ")
+                fairgate_apihttp::negotiate::STREAM_TYPES.join(", ")
             )));
         }
         let start = match self.start(&options, version.unwrap_or(0)).await {
@@ -44,7 +46,7 @@ impl CallContext<'_> {
             // As kube-apiserver: errors of the start are sent as an event of the stream.
             Err(error) => WatchStart::Failed(error),
         };
-        let mut response = ApiResponse::full(
+        let mut response = HostedResponse::full(
             http::StatusCode::OK,
             match self.output.media {
                 Media::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -57,7 +59,7 @@ impl CallContext<'_> {
             return Ok(response);
         }
         let stream = WatchStream::new(writer, options, start, duration);
-        response.body = ApiBody::Watch(Box::new(stream));
+        response.body = HostedBody::Stream(Box::new(stream));
         Ok(response)
     }
 

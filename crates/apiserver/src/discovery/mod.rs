@@ -14,7 +14,7 @@ mod accept;
 pub(crate) mod aggregated;
 mod merge;
 pub(crate) mod plain;
-pub mod protobuf;
+mod protobuf;
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -22,9 +22,16 @@ pub(super) mod tests;
 pub(crate) use accept::AggregatedVersion;
 pub(crate) use merge::{merge_aggregated, merge_group, merge_group_list, merge_resource_list};
 
+use http::StatusCode;
+use serde_json::Value;
 use sha2::{Digest, Sha512};
 
-use fairgate_objects::kind::{Kind, Storage};
+use crate::HostedResponse;
+use fairgate_apihttp::negotiate::{Media, Output};
+use fairgate_objects::{
+    codec,
+    kind::{Kind, Storage},
+};
 
 /// Verbs of a kind whose objects are stored, sorted.
 const STORED_VERBS: &[&str] = &[
@@ -71,6 +78,22 @@ const PRIORITIES: &[(&str, u32)] = &[
 
 /// Priority of a group that is not listed, such as one of custom resources.
 const OTHER_PRIORITY: u32 = 1_000;
+
+/// The response with a document. `json` is its text, without white space.
+pub(crate) fn response(json: &[u8], output: Output) -> HostedResponse {
+    // JSON that was written here.
+    let value = || -> Value { serde_json::from_slice(json).unwrap_or_default() };
+    let body = match output.media {
+        Media::Json if output.pretty => codec::json::indent(json),
+        Media::Json => json.to_vec(),
+        Media::Yaml => return HostedResponse::document(StatusCode::OK, &value(), output),
+        Media::Protobuf => match protobuf::encode(&value()) {
+            Some(body) => body,
+            None => return HostedResponse::document(StatusCode::OK, &value(), output),
+        },
+    };
+    HostedResponse::full(StatusCode::OK, output.media.name(), body)
+}
 
 /// The entity tag of a document, with its quotes: `"<hash>"`.
 pub(crate) fn etag(document: &str) -> String {

@@ -8,7 +8,7 @@ use super::plain::shape;
 use fairgate_objects::codec::envelope;
 
 /// Encodes a document; `None` if it has no protobuf form.
-pub fn encode(document: &Value) -> Option<Vec<u8>> {
+pub(super) fn encode(document: &Value) -> Option<Vec<u8>> {
     Some(envelope::seal_object(shape(document)?, document))
 }
 

@@ -21,12 +21,10 @@ pub use bootstrap::Bootstrapper;
 pub use conditions::{ConditionWriter, UnreachableSchema};
 pub use type_checks::{KnownPolicyKinds, PolicyKindSource, TypeCheckWriter};
 
-use crate::{
-    calls::GATEWAY_USER,
-    hosted::Hosted,
+use crate::{HostedBody, HostedResponse, calls::GATEWAY_USER, hosted::Hosted};
+use fairgate_apihttp::{
     negotiate::Output,
     request::{ApiRequest, Caller},
-    response::{ApiBody, ApiResponse},
     status_error::StatusError,
 };
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
@@ -122,11 +120,11 @@ impl Hosted {
             return Ok(());
         }
         let message = match &response.body {
-            ApiBody::Full(body) => serde_json::from_slice::<Value>(body)
+            HostedBody::Full(body) => serde_json::from_slice::<Value>(body)
                 .ok()
                 .and_then(|status| status["message"].as_str().map(str::to_owned))
                 .unwrap_or_default(),
-            ApiBody::Watch(_) => String::new(),
+            HostedBody::Stream(_) => String::new(),
         };
         Err(ReconcileError::Refused {
             method,
@@ -145,13 +143,13 @@ impl Hosted {
         query: &str,
         content_type: &'static str,
         body: Option<&Value>,
-    ) -> ApiResponse {
+    ) -> HostedResponse {
         let user = User::new(GATEWAY_USER, [User::MASTERS, User::AUTHENTICATED]);
         let info = match RequestInfo::parse(method.as_str(), path, Some(query)) {
             Ok(info) => info,
             Err(error) => {
                 let error = StatusError::bad_request(error.to_string());
-                return ApiResponse::error(&error, Output::JSON);
+                return HostedResponse::error(&error, Output::JSON);
             }
         };
         let mut headers = HeaderMap::new();

@@ -37,7 +37,7 @@ struct HealthState {
     told: Time,
     /// When the last complete list was asked for; the start if there was none.
     listed: Time,
-    /// The failure that was logged last, until a watch is open again.
+    /// The failure that was logged last, until the objects are listed or a watch is open again.
     failure: Option<String>,
     /// Whether that does not change by itself.
     is_final: bool,
@@ -69,6 +69,8 @@ impl WatchHealth {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         (state.listed, state.told) = (asked, now);
+        drop(state);
+        self.recovered();
     }
 
     /// When the last complete list was asked for. Nothing that happened before is unknown.

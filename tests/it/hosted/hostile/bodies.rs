@@ -1,7 +1,7 @@
 //! Bodies that are too large or cannot be read: nothing of them is stored, and their memory is given back.
 
 use bytes::Bytes;
-use fairgate_apiserver::MAX_BODY;
+use fairgate_apihttp::request::MAX_BODY;
 use http::Method;
 use serde_json::json;
 
