@@ -13,11 +13,11 @@
 mod admission;
 mod bearer_token;
 mod certificate_validity;
+mod changes;
 mod config;
 mod error;
 mod file_version;
 mod invalid_value;
-mod keys;
 mod pem;
 mod read;
 mod secret;
@@ -32,6 +32,7 @@ mod without_effect;
 pub use admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionReads, AdmissionSource};
 pub use bearer_token::BearerTokenFile;
 pub use certificate_validity::{CertificateProblem, CertificateUse, CertificateValidity};
+pub use changes::ConfigKey;
 pub use config::{
     AdminConfig, AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode,
     DrainConfig, EnforcementConfig, EtcdConfig, EvictionConfig, EvictionWaitConfig,
@@ -43,7 +44,6 @@ pub use config::{
 pub use error::ConfigError;
 pub use fairgate_disruption::EvictionMode;
 pub use file_version::{FileDigest, FileVersion, file_digest};
-pub use keys::ConfigKey;
 pub use pem::{Authorities, CertificateAndKey};
 pub use read::ConfigReading;
 pub use secret::Secret;

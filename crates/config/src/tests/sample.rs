@@ -1,7 +1,7 @@
 //! The samples under `config/` and the key lists agree with the code.
 
 use super::*;
-use crate::keys::APPLIED_BY_RELOAD;
+use crate::changes::APPLIED_BY_RELOAD;
 
 /// The paths of all leaves of `value`.
 fn leaves(value: &Value, path: &str, out: &mut BTreeSet<String>) {

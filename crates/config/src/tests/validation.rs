@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::keys::FOLLOWED_FILES;
+use crate::changes::FOLLOWED_FILES;
 use fairgate_admission::{AdmissionMode, Fidelity};
 
 #[test]
