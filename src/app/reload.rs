@@ -180,6 +180,8 @@ fn log_outcome(applied: bool, findings: &[Finding]) {
 mod tests {
     use std::path::Path;
 
+    use fairgate_config::KEYS;
+
     use super::*;
 
     fn parse(text: &str) -> Config {
@@ -216,11 +218,14 @@ mod tests {
         };
         let before = settings(&parse(""));
         let (mut changing, mut others) = (0, 0);
-        for key in Config::keys() {
-            let Some((section, name)) = key.path.split_once('.') else {
+        let notations = Config::notations();
+        for key in KEYS {
+            let (Some((section, name)), Some(notation)) =
+                (key.path.split_once('.'), notations.get(key.path))
+            else {
                 continue;
             };
-            let values = values(&key.notation);
+            let values = values(notation);
             if !["flowControl", "limits", "timeouts"].contains(&section) || values.is_empty() {
                 continue;
             }

@@ -2,8 +2,8 @@
 //!
 //! The file is a Kubernetes-style object (`apiVersion: fairgate.dev/v1alpha1`, `kind: Configuration`). It is
 //! read key by key, so that all errors are reported at once, into a [`Config`] ready to use, with certificates
-//! and keys loaded. Defaults are in `read` and nowhere else. Without a file the defaults apply, and nothing
-//! is read from the working directory.
+//! and keys loaded. Each key is declared once, in `keys`, with its default. Without a file the defaults apply,
+//! and nothing is read from the working directory.
 //!
 //! A key that is absent or `null` has its default; an empty path or text means "none". Relative paths begin
 //! at the file's directory. Secrets are never printed, not even by `Debug`.
@@ -18,6 +18,7 @@ mod config;
 mod error;
 mod file_version;
 mod invalid_value;
+mod keys;
 mod pem;
 mod read;
 mod secret;
@@ -32,7 +33,6 @@ mod without_effect;
 pub use admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionReads, AdmissionSource};
 pub use bearer_token::BearerTokenFile;
 pub use certificate_validity::{CertificateProblem, CertificateUse, CertificateValidity};
-pub use changes::ConfigKey;
 pub use config::{
     AdminConfig, AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode,
     DrainConfig, EnforcementConfig, EtcdConfig, EvictionConfig, EvictionWaitConfig,
@@ -44,6 +44,7 @@ pub use config::{
 pub use error::ConfigError;
 pub use fairgate_disruption::EvictionMode;
 pub use file_version::{FileDigest, FileVersion, file_digest};
+pub use keys::{ConfigKey, KEYS};
 pub use pem::{Authorities, CertificateAndKey};
 pub use read::ConfigReading;
 pub use secret::Secret;

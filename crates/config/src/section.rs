@@ -1,16 +1,16 @@
 //! Reads a configuration file so that all errors in it are found at once.
 //!
-//! Code reads the keys of a [`ConfigSection`] one by one, each with its notation and default. A malformed value
-//! becomes a finding, and the default takes its place, so that reading continues; a key that no code reads is
-//! unknown. A derived deserializer would stop at the first error.
+//! Code reads the keys of a [`ConfigSection`] one by one, each as the type of its setting; [`super::keys`] has its
+//! default and range. A malformed value becomes a finding, and the default takes its place, so that reading
+//! continues; a key that no code reads is unknown. A derived deserializer would stop at the first error.
 //!
 //! The reader also stores the effective value of each key, and a digest of the contents of each file, so that
 //! a reload can detect changes.
 
 use std::{
     collections::BTreeMap,
-    fmt::{Debug, Write as _},
-    ops::RangeInclusive,
+    convert::identity,
+    fmt::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -18,7 +18,10 @@ use fairgate_manifest::{read_bounded, yaml::LocatedDocument};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::values::{self, InvalidValue, Keyword, Notation};
+use crate::{
+    keys::{self, ConfigKey},
+    values::{InvalidValue, Setting, text, texts},
+};
 use fairgate_core::finding::{Finding, Severity};
 
 /// The state of reading one configuration file: its findings and effective values.
@@ -31,10 +34,10 @@ pub(super) struct ConfigReader {
     /// Where the keys stand in the file.
     lines: LocatedDocument,
     pub(super) findings: Vec<Finding>,
-    /// The effective value of each key, in Rust's debug notation, by the key's path.
+    /// The effective value of each key, as [`Setting::shown`], by the key's path.
     pub(super) effective: BTreeMap<String, String>,
-    /// The notation of each key's value, and its range, by the key's path.
-    pub(super) notations: BTreeMap<String, (String, Option<String>)>,
+    /// The notation of each key's value, by the key's path.
+    pub(super) notations: BTreeMap<String, String>,
 }
 
 impl ConfigReader {
@@ -209,100 +212,74 @@ impl ConfigSection<'_> {
         self.reader.read_section(field, entries, read)
     }
 
-    /// The value under `key` in the notation of `read`, `default` where absent, null or malformed.
-    pub(super) fn get<T: Debug + Notation>(
-        &mut self,
-        key: &'static str,
-        default: T,
-        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
-    ) -> T {
-        self.get_as(key, (T::notation(), None), default, read)
+    /// The value under `key`; the default where it is absent, null or malformed.
+    pub(super) fn get<T: Setting>(&mut self, key: &'static str) -> T {
+        self.get_with(key, T::read)
     }
 
-    /// Like [`ConfigSection::get`], with an explicit notation and range.
-    fn get_as<T: Debug>(
+    /// Like [`ConfigSection::get`], for a value that `read` reads, because its type allows more than the key does.
+    pub(super) fn get_with<T: Setting>(
         &mut self,
         key: &'static str,
-        notation: (String, Option<String>),
-        default: T,
-        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
+        read: impl Fn(&Value) -> Result<T, InvalidValue>,
+    ) -> T {
+        self.get_or(key, identity, read)
+    }
+
+    /// Like [`ConfigSection::get_with`], for a key whose default follows from the declared one by `default`.
+    pub(super) fn get_or<T: Setting>(
+        &mut self,
+        key: &'static str,
+        default: impl FnOnce(T) -> T,
+        read: impl Fn(&Value) -> Result<T, InvalidValue>,
+    ) -> T {
+        self.get_as(key, T::notation(), default, read)
+    }
+
+    /// Like [`ConfigSection::get_or`], with an explicit notation.
+    fn get_as<T: Setting>(
+        &mut self,
+        key: &'static str,
+        notation: String,
+        default: impl FnOnce(T) -> T,
+        read: impl Fn(&Value) -> Result<T, InvalidValue>,
     ) -> T {
         let field = self.field(key);
+        let declared = keys::declared(&field);
         self.reader.notations.insert(field.clone(), notation);
-        let value = match self.take(key).map(|value| read(&value)) {
-            None => default,
-            Some(Ok(value)) => value,
-            Some(Err(InvalidValue { problem, remedy })) => {
-                self.reader.error(&field, problem, remedy);
-                default
-            }
-        };
-        self.reader.effective.insert(field, format!("{value:?}"));
+        let written = self.take(key);
+        let value = written.map(|written| read_in_range(&written, declared, &read));
+        let value = value.transpose().unwrap_or_else(|invalid| {
+            let InvalidValue { problem, remedy } = invalid;
+            self.reader.error(&field, problem, remedy);
+            None
+        });
+        let value = value.unwrap_or_else(|| default(read_default(declared, &read)));
+        self.reader.effective.insert(field, value.shown());
         value
     }
 
-    /// Like [`ConfigSection::get`], for a value that must be in `range`.
-    pub(super) fn ranged<T: Debug + PartialOrd + Notation>(
-        &mut self,
-        key: &'static str,
-        default: T,
-        range: &RangeInclusive<T>,
-        read: impl FnOnce(&Value) -> Result<T, InvalidValue>,
-    ) -> T {
-        let (low, high) = (range.start().written(), range.end().written());
-        let notation = (T::notation(), Some(format!("{low} to {high}")));
-        self.get_as(key, notation, default, |written| {
-            let value = read(written)?;
-            if range.contains(&value) {
-                return Ok(value);
-            }
-            Err(InvalidValue::new(
-                format!("{} is out of range", brief(written)),
-                format!("write a value from {low} to {high}"),
-            ))
-        })
-    }
-
-    /// One of the keywords of `T`.
-    pub(super) fn keyword<T: Keyword + Debug>(&mut self, key: &'static str, default: T) -> T {
-        let value = self.get(key, default, values::keyword);
-        let (field, word) = (self.field(key), values::word(value));
-        self.reader.effective.insert(field, word.to_owned());
-        value
-    }
-
-    /// Text; empty by default.
-    pub(super) fn text(&mut self, key: &'static str) -> String {
-        self.get(key, String::new(), values::text)
-    }
-
-    /// The path of a file or directory, relative to the directory of the configuration file; none by default
-    /// and when empty.
+    /// The path of a file or directory, relative to the directory of the configuration file; none when empty.
     pub(super) fn path(&mut self, key: &'static str) -> Option<PathBuf> {
-        let directory = self.reader.directory.clone();
-        let notation = ("path".to_owned(), None);
-        let text = self.get_as(key, notation, String::new(), values::text);
-        (!text.is_empty()).then(|| directory.join(text))
+        let text: String = self.get_as(key, "path".to_owned(), identity, text);
+        (!text.is_empty()).then(|| self.reader.relative_path(&text))
     }
 
     /// As [`path`](Self::path); `-` stands for itself.
     pub(super) fn path_or_dash(&mut self, key: &'static str) -> Option<PathBuf> {
-        let directory = self.reader.directory.clone();
-        let notation = ("path, or -".to_owned(), None);
-        let text = self.get_as(key, notation, String::new(), values::text);
+        let text: String = self.get_as(key, "path, or -".to_owned(), identity, text);
         match &*text {
             "" => None,
             "-" => Some(PathBuf::from("-")),
-            path => Some(directory.join(path)),
+            path => Some(self.reader.relative_path(path)),
         }
     }
 
-    /// The paths of files or directories, relative to the directory of the configuration file; none by default.
+    /// The paths of files or directories, relative to the directory of the configuration file.
     pub(super) fn paths(&mut self, key: &'static str) -> Vec<PathBuf> {
-        let directory = self.reader.directory.clone();
-        let notation = ("list of paths".to_owned(), None);
-        let texts = self.get_as(key, notation, Vec::new(), values::texts);
-        texts.iter().map(|text| directory.join(text)).collect()
+        let paths: Vec<String> = self.get_as(key, "list of paths".to_owned(), identity, texts);
+        let paths = paths.iter();
+        paths.map(|path| self.reader.relative_path(path)).collect()
     }
 
     fn take(&mut self, key: &'static str) -> Option<Value> {
@@ -322,6 +299,40 @@ impl ConfigSection<'_> {
             self.reader.error(&field, "unknown key", remedy);
         }
     }
+}
+
+/// What `read` makes of a value of the file, which must be in the range of its key.
+fn read_in_range<T: Setting>(
+    written: &Value,
+    key: &ConfigKey,
+    read: impl Fn(&Value) -> Result<T, InvalidValue>,
+) -> Result<T, InvalidValue> {
+    let value = read(written)?;
+    match key.range {
+        Some([low, high])
+            if !value.is_in(&(read_declared(low, &read)..=read_declared(high, &read))) =>
+        {
+            Err(InvalidValue::new(
+                format!("{} is out of range", brief(written)),
+                format!("write a value from {low} to {high}"),
+            ))
+        }
+        _ => Ok(value),
+    }
+}
+
+/// The default of the key with this path.
+pub(super) fn default_of<T: Setting>(path: &str) -> T {
+    read_default(keys::declared(path), T::read)
+}
+
+fn read_default<T>(key: &ConfigKey, read: impl Fn(&Value) -> Result<T, InvalidValue>) -> T {
+    read_declared(key.default.unwrap_or_default(), read)
+}
+
+/// What `read` makes of a declared value.
+fn read_declared<T>(written: &str, read: impl Fn(&Value) -> Result<T, InvalidValue>) -> T {
+    read(&keys::value(written)).expect("declared values are valid")
 }
 
 /// A value short enough for a message.

@@ -1,36 +1,43 @@
-//! The notations of single values: durations, sizes, addresses, keywords.
+//! The types of single values, each with its notation: durations, sizes, addresses, keywords.
 //!
 //! Each function parses a value of the file, or returns the problem and the remedy.
 //!
-//! Not here: defaults, ranges, and which key has which notation.
+//! Not here: which key has a value of which type (`read`), and in which range ([`super::keys`]).
 
-use std::{net::SocketAddr, time::Duration};
+use std::{fmt::Debug, net::SocketAddr, ops::RangeInclusive, time::Duration};
 
-use fairgate_core::go_duration::{self, GoDuration};
-use http::HeaderName;
+use fairgate_core::go_duration;
 use serde_json::Value;
 
 pub(super) use crate::invalid_value::InvalidValue;
-use crate::{secret::Secret, url::UpstreamUrl};
+use crate::url::UpstreamUrl;
+
+/// A type of setting.
+pub(super) trait Setting: Debug + Sized {
+    /// The name of its notation, such as `duration`, for the reference.
+    fn notation() -> String;
+
+    /// The setting that `value` stands for.
+    fn read(value: &Value) -> Result<Self, InvalidValue>;
+
+    /// Whether it is in `range`. A type without an order is in none.
+    fn is_in(&self, _range: &RangeInclusive<Self>) -> bool {
+        false
+    }
+
+    /// The effective value, as the log shows it when it changes.
+    fn shown(&self) -> String {
+        format!("{self:?}")
+    }
+}
 
 /// A setting with a fixed set of values.
-pub(super) trait Keyword: Copy + PartialEq + 'static {
+pub(super) trait Keyword: Copy + Debug + PartialEq + 'static {
     /// Every keyword with its value; case-sensitive.
     const WORDS: &'static [(&'static str, Self)];
 }
 
-/// The notation of a type of setting, for documentation and messages.
-pub(super) trait Notation {
-    /// The name of the notation, such as `duration`.
-    fn notation() -> String;
-
-    /// This value in its notation; only needed for types with ranges.
-    fn written(&self) -> String {
-        String::new()
-    }
-}
-
-impl<T: Keyword> Notation for T {
+impl<T: Keyword> Setting for T {
     fn notation() -> String {
         let words: Vec<_> = T::WORDS
             .iter()
@@ -38,72 +45,48 @@ impl<T: Keyword> Notation for T {
             .collect();
         words.join(", ")
     }
+
+    fn read(value: &Value) -> Result<Self, InvalidValue> {
+        keyword(value)
+    }
+
+    fn shown(&self) -> String {
+        word(*self).to_owned()
+    }
 }
 
-macro_rules! notations {
-    ($($ty:ty: $notation:literal),* $(,)?) => {
-        $(impl Notation for $ty {
+/// Settings by type: the notation, the function that reads it, and for those with an order, how a range has it.
+macro_rules! settings {
+    ($($ty:ty: $notation:literal, $read:path $(, $is_in:expr)?;)*) => {
+        $(impl Setting for $ty {
             fn notation() -> String {
                 $notation.to_owned()
             }
+
+            fn read(value: &Value) -> Result<Self, InvalidValue> {
+                $read(value)
+            }
+
+            $(fn is_in(&self, range: &RangeInclusive<Self>) -> bool {
+                let is_in: fn(&RangeInclusive<Self>, &Self) -> bool = $is_in;
+                is_in(range, self)
+            })?
         })*
     };
 }
+pub(super) use settings;
 
-notations! {
-    SocketAddr: "IP address and port",
-    Option<SocketAddr>: "IP address and port",
-    bool: "`true`, `false`",
-    String: "text",
-    Vec<String>: "list of text",
-    HeaderName: "header name",
-    Vec<HeaderName>: "list of header names",
-    UpstreamUrl: "URL",
-    Option<Secret<[u8; 16]>>: "32 hex digits",
-    Option<Duration>: "duration",
-}
-
-impl Notation for u32 {
-    fn notation() -> String {
-        "integer".to_owned()
-    }
-
-    fn written(&self) -> String {
-        self.to_string()
-    }
-}
-
-impl Notation for u64 {
-    fn notation() -> String {
-        "size".to_owned()
-    }
-
-    fn written(&self) -> String {
-        let units = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
-        let fits = |bits: u32| *self > 0 && self.trailing_zeros() >= bits;
-        match units.into_iter().find(|(bits, _)| fits(*bits)) {
-            Some((bits, unit)) => format!("{}{unit}", self >> bits),
-            None => self.to_string(),
-        }
-    }
-}
-
-impl Notation for Duration {
-    fn notation() -> String {
-        "duration".to_owned()
-    }
-
-    /// As Go prints it, without trailing zeros: `4h`, not `4h0m0s`.
-    fn written(&self) -> String {
-        let mut text = GoDuration(*self).to_string();
-        for (zero, unit) in [("m0s", "m"), ("h0m", "h")] {
-            if text.ends_with(zero) {
-                text.truncate(text.len() - zero.len());
-                text.push_str(unit);
-            }
-        }
-        text
-    }
+settings! {
+    bool: "`true`, `false`", flag;
+    u32: "integer", count, RangeInclusive::contains;
+    u64: "size", bytes, RangeInclusive::contains;
+    Duration: "duration", duration, RangeInclusive::contains;
+    Option<Duration>: "duration", optional_duration, |range, value| value.is_none() || range.contains(value);
+    String: "text", text;
+    Vec<String>: "list of text", texts;
+    SocketAddr: "IP address and port", address;
+    Option<SocketAddr>: "IP address and port", optional_address;
+    UpstreamUrl: "URL", url;
 }
 
 /// Text; a number is not accepted as text.
@@ -115,7 +98,7 @@ pub(super) fn text(value: &Value) -> Result<String, InvalidValue> {
 }
 
 /// `true` or `false`.
-pub(super) fn flag(value: &Value) -> Result<bool, InvalidValue> {
+fn flag(value: &Value) -> Result<bool, InvalidValue> {
     value.as_bool().ok_or_else(|| {
         InvalidValue::new(
             format!("{value} is neither true nor false"),
@@ -125,7 +108,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, InvalidValue> {
 }
 
 /// A whole number that fits 32 bits.
-pub(super) fn count(value: &Value) -> Result<u32, InvalidValue> {
+fn count(value: &Value) -> Result<u32, InvalidValue> {
     value
         .as_u64()
         .and_then(|n| u32::try_from(n).ok())
@@ -138,7 +121,7 @@ pub(super) fn count(value: &Value) -> Result<u32, InvalidValue> {
 }
 
 /// One of the keywords of `T`.
-pub(super) fn keyword<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
+fn keyword<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
     let found = value
         .as_str()
         .and_then(|text| T::WORDS.iter().find(|(word, _)| *word == text));
@@ -173,7 +156,7 @@ pub(super) fn texts(value: &Value) -> Result<Vec<String>, InvalidValue> {
 }
 
 /// An IP address and port.
-pub(super) fn address(value: &Value) -> Result<SocketAddr, InvalidValue> {
+fn address(value: &Value) -> Result<SocketAddr, InvalidValue> {
     text(value)?.parse().map_err(|_| {
         InvalidValue::new(
             format!("{value} is not an IP address and port"),
@@ -183,7 +166,7 @@ pub(super) fn address(value: &Value) -> Result<SocketAddr, InvalidValue> {
 }
 
 /// An IP address and port; empty text is none.
-pub(super) fn optional_address(value: &Value) -> Result<Option<SocketAddr>, InvalidValue> {
+fn optional_address(value: &Value) -> Result<Option<SocketAddr>, InvalidValue> {
     if text(value)?.is_empty() {
         return Ok(None);
     }
@@ -191,7 +174,7 @@ pub(super) fn optional_address(value: &Value) -> Result<Option<SocketAddr>, Inva
 }
 
 /// A duration as Kubernetes writes it: `10s`, `1m30s`, `500ms`, `1.5h`.
-pub(super) fn duration(value: &Value) -> Result<Duration, InvalidValue> {
+fn duration(value: &Value) -> Result<Duration, InvalidValue> {
     const REMEDY: &str = "write a number and a unit, as in 500ms, 10s, 1m30s, 4h";
     let wrong = || InvalidValue::new(format!("{value} is not a duration"), REMEDY);
     let text = value.as_str().ok_or_else(wrong)?;
@@ -202,8 +185,21 @@ pub(super) fn duration(value: &Value) -> Result<Duration, InvalidValue> {
     go_duration::parse(text.as_bytes()).map_err(|_| wrong())
 }
 
+/// A duration; empty text is none.
+fn optional_duration(value: &Value) -> Result<Option<Duration>, InvalidValue> {
+    if value == "" {
+        return Ok(None);
+    }
+    duration(value).map(Some)
+}
+
+/// An address of a server.
+fn url(value: &Value) -> Result<UpstreamUrl, InvalidValue> {
+    UpstreamUrl::parse(&text(value)?)
+}
+
 /// A number of bytes as Kubernetes writes it: `16Mi`, `512Ki`, `1G`, `65536`.
-pub(super) fn bytes(value: &Value) -> Result<u64, InvalidValue> {
+fn bytes(value: &Value) -> Result<u64, InvalidValue> {
     const REMEDY: &str = "write a number and a unit, as in 64Ki, 16Mi, 1Gi";
     let wrong = || InvalidValue::new(format!("{value} is not a size"), REMEDY);
     if let Some(bytes) = value.as_u64() {
@@ -277,28 +273,6 @@ mod tests {
                 Ok(Duration::from_millis(millis)),
                 "{text}"
             );
-        }
-    }
-
-    #[test]
-    fn ranges_are_written_as_a_person_would() {
-        for (seconds, text) in [
-            (0, "0s"),
-            (60, "1m"),
-            (90, "1m30s"),
-            (3600, "1h"),
-            (86_400, "24h"),
-            (3601, "1h0m1s"),
-        ] {
-            assert_eq!(Duration::from_secs(seconds).written(), text);
-        }
-        for (bytes, text) in [
-            (0_u64, "0"),
-            (1000, "1000"),
-            (8 << 10, "8Ki"),
-            (1 << 40, "1Ti"),
-        ] {
-            assert_eq!(bytes.written(), text);
         }
     }
 

@@ -3,34 +3,32 @@
 use std::{num::NonZeroU32, path::Path, time::Duration};
 
 use crate::{
-    admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionReads, AdmissionSource},
+    admission::{AdmissionAuditConfig, AdmissionConfig, AdmissionSource},
     config::{Config, GatewayMode},
     section::{ConfigReader, ConfigSection},
-    values,
 };
-use fairgate_admission::{AdmissionMode, Fidelity};
+use fairgate_admission::AdmissionMode;
 
 /// The shortest limit of staleness: a list takes a moment.
 const LEAST_STALENESS: Duration = Duration::from_secs(5);
 
 pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
     let (source, files, max_staleness) = section.section("policies", |policies| {
-        let source = policies.keyword("source", AdmissionSource::Files);
+        let source = policies.get("source");
         let files = policies.paths("files");
-        let allowed = Duration::ZERO..=Duration::from_secs(24 * 3600);
-        let max = policies.ranged("maxStaleness", Duration::ZERO, &allowed, values::duration);
+        let max: Duration = policies.get("maxStaleness");
         (source, files, Some(max).filter(|max| !max.is_zero()))
     });
     AdmissionConfig {
-        mode: section.keyword("mode", None),
+        mode: section.get("mode"),
         source,
         files,
         max_staleness,
-        fidelity: section.keyword("fidelity", Fidelity::Completed),
-        guard: section.get("guard", false, values::flag),
-        reads: section.keyword("reads", AdmissionReads::Cached),
-        body_budget: section.ranged("bodyBudget", 64 << 20, &(4 << 20..=64 << 30), values::bytes),
-        workers: NonZeroU32::new(section.ranged("workers", 0, &(0..=256), values::count)),
+        fidelity: section.get("fidelity"),
+        guard: section.get("guard"),
+        reads: section.get("reads"),
+        body_budget: section.get("bodyBudget"),
+        workers: NonZeroU32::new(section.get("workers")),
         audit: section.section("audit", audit),
     }
 }
@@ -38,8 +36,8 @@ pub(super) fn admission(section: &mut ConfigSection<'_>) -> AdmissionConfig {
 fn audit(section: &mut ConfigSection<'_>) -> AdmissionAuditConfig {
     AdmissionAuditConfig {
         file: section.path_or_dash("file"),
-        max_size: section.ranged("maxSize", 100 << 20, &(1 << 20..=64 << 30), values::bytes),
-        max_files: section.ranged("maxFiles", 5, &(0..=1000), values::count),
+        max_size: section.get("maxSize"),
+        max_files: section.get("maxFiles"),
     }
 }
 

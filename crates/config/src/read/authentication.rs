@@ -1,14 +1,8 @@
 //! Reads `authentication`: how clients authenticate.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
-use http::HeaderName;
-
-use super::{
-    MS, SECOND,
-    headers::{EXTRA_PREFIX, header, prefix},
-    pem_files::authorities,
-};
+use super::{headers::prefix, pem_files::authorities};
 use crate::{
     config::{
         AnonymousConfig, AuthenticationConfig, GatewayMode, RequestHeaderConfig, TokenFileConfig,
@@ -35,28 +29,14 @@ pub(super) fn authentication(
 
 fn request_header(section: &mut ConfigSection<'_>) -> Option<RequestHeaderConfig> {
     let authorities = authorities(section, "caFile");
-    let allowed_names = section.get("allowedNames", Vec::new(), values::texts);
-    let mut headers = |key, default: &'static str| {
-        section.get(key, vec![HeaderName::from_static(default)], |value| {
-            values::texts(value)?
-                .iter()
-                .map(|name| header(name))
-                .collect()
-        })
-    };
-    let username_headers = headers("usernameHeaders", "x-remote-user");
-    let uid_headers = headers("uidHeaders", "x-remote-uid");
-    let group_headers = headers("groupHeaders", "x-remote-group");
-    let extra_header_prefixes = section.get(
-        "extraHeaderPrefixes",
-        vec![EXTRA_PREFIX.to_owned()],
-        |value| {
-            values::texts(value)?
-                .iter()
-                .map(|name| prefix(name))
-                .collect()
-        },
-    );
+    let allowed_names = section.get("allowedNames");
+    let username_headers = section.get("usernameHeaders");
+    let uid_headers = section.get("uidHeaders");
+    let group_headers = section.get("groupHeaders");
+    let extra_header_prefixes = section.get_with("extraHeaderPrefixes", |value| {
+        let prefixes = values::texts(value)?;
+        prefixes.iter().map(|name| prefix(name)).collect()
+    });
     Some(RequestHeaderConfig {
         authorities: authorities?,
         allowed_names,
@@ -100,35 +80,26 @@ fn validate_tokens(reader: &mut ConfigReader, field: &str, path: &Path, contents
 }
 
 fn token_review(section: &mut ConfigSection<'_>) -> Option<TokenReviewConfig> {
-    let enabled = section.get("enabled", true, values::flag);
-    let audiences = section.get("audiences", Vec::new(), values::texts);
-    let timeout = section.ranged(
-        "timeout",
-        10 * SECOND,
-        &(MS..=60 * SECOND),
-        values::duration,
-    );
-    let mut ttl = |key, default, most| {
-        section.ranged(key, default, &(Duration::ZERO..=most), values::duration)
-    };
+    let enabled: bool = section.get("enabled");
     let review = TokenReviewConfig {
-        audiences,
-        timeout,
-        cache_ttl: ttl("cacheTTL", 10 * SECOND, 120 * SECOND),
-        refusal_ttl: ttl("refusalTTL", 10 * SECOND, 120 * SECOND),
+        audiences: section.get("audiences"),
+        timeout: section.get("timeout"),
+        cache_ttl: section.get("cacheTTL"),
+        refusal_ttl: section.get("refusalTTL"),
     };
     enabled.then_some(review)
 }
 
 fn anonymous(section: &mut ConfigSection<'_>, mode: GatewayMode) -> AnonymousConfig {
-    let enabled = section.get("enabled", true, values::flag);
-    let mut open = vec!["/livez", "/readyz", "/healthz"];
-    if mode == GatewayMode::Standalone {
-        // The gateway's own /version is public; an upstream may restrict its own.
-        open.push("/version");
-    }
-    let open = open.into_iter().map(str::to_owned).collect();
-    let paths = section.get("paths", open, |value| {
+    let enabled: bool = section.get("enabled");
+    let default = |mut open: Vec<String>| {
+        if mode == GatewayMode::Standalone {
+            // The gateway's own /version is public; an upstream may restrict its own.
+            open.push("/version".to_owned());
+        }
+        open
+    };
+    let paths = section.get_or("paths", default, |value| {
         let paths = values::texts(value)?;
         match paths
             .iter()

@@ -1,49 +1,33 @@
 //! Reads `flowControl`: API Priority and Fairness.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
-use super::{HOUR, MS, SECOND};
+use serde_json::Value;
+
 use crate::{
-    config::{EnforcementConfig, FlowControlConfig},
+    config::FlowControlConfig,
     secret::Secret,
     section::ConfigSection,
-    values::{self, InvalidValue},
+    values::{InvalidValue, Setting, settings},
 };
-use fairgate_core::apf::{
-    objects::Bootstrap,
-    policy::{PolicySettings, Semantics},
-};
+use fairgate_core::apf::policy::Semantics;
 
 pub(super) fn flow_control(section: &mut ConfigSection<'_>) -> FlowControlConfig {
-    let semantics = section.keyword("semantics", Semantics::Improved);
+    let semantics = section.get("semantics");
     let period = match semantics {
-        Semantics::Compatible => 10 * SECOND,
-        Semantics::Improved => 100 * MS,
+        Semantics::Compatible => Duration::from_secs(10),
+        Semantics::Improved => Duration::from_millis(100),
     };
     FlowControlConfig {
-        enforcement: section.keyword("enforcement", EnforcementConfig::Enforce),
+        enforcement: section.get("enforcement"),
         semantics,
-        total_seats: section.ranged("totalSeats", 600, &(1..=10_000_000), values::count),
-        tenant_weight: section.ranged(
-            "tenantWeight",
-            PolicySettings::DEFAULT_TENANT_WEIGHT,
-            &(1..=1000),
-            values::count,
-        ),
+        total_seats: section.get("totalSeats"),
+        tenant_weight: section.get("tenantWeight"),
         hash_key: hash_key(section),
-        bootstrap: section.keyword("bootstrap", Bootstrap::Suggested),
+        bootstrap: section.get("bootstrap"),
         policies: section.section("policies", policies),
         borrowing_period: section
-            .get("borrowingPeriod", None, |value| match value.as_str() {
-                Some("") => Ok(None),
-                _ => values::duration(value).and_then(|period| match period {
-                    p if (100 * MS..=HOUR).contains(&p) => Ok(Some(p)),
-                    _ => Err(InvalidValue::new(
-                        format!("{value} is out of range"),
-                        "write a value from 100ms to 1h",
-                    )),
-                }),
-            })
+            .get::<Option<_>>("borrowingPeriod")
             .unwrap_or(period),
     }
 }
@@ -60,24 +44,26 @@ fn policies(section: &mut ConfigSection<'_>) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The hash key, from the configuration or from a file. Its digits appear in no message.
-fn hash_key(section: &mut ConfigSection<'_>) -> Option<Secret<[u8; 16]>> {
-    let wrong = || {
-        InvalidValue::new(
-            "not a key",
-            "write 32 hex digits, as `openssl rand -hex 16` prints",
-        )
-    };
-    let key = |text: &str| parse_hash_key(text).map(Secret::new).ok_or_else(wrong);
-    let inline = section.get("hashKey", None, |value| match value.as_str() {
+settings! {
+    Option<Secret<[u8; 16]>>: "32 hex digits", written_hash_key;
+}
+
+/// The hash key as the configuration has it; empty text is none.
+fn written_hash_key(value: &Value) -> Result<Option<Secret<[u8; 16]>>, InvalidValue> {
+    match value.as_str() {
         Some("") => Ok(None),
-        Some(text) => key(text).map(Some),
+        Some(text) => parse_hash_key(text).map(Some),
         None if value.is_number() => Err(InvalidValue::new(
             "a number, since it is not quoted",
             "put the 32 hex digits in quotes",
         )),
-        None => Err(wrong()),
-    });
+        None => Err(not_a_key()),
+    }
+}
+
+/// The hash key, from the configuration or from a file. Its digits appear in no message.
+fn hash_key(section: &mut ConfigSection<'_>) -> Option<Secret<[u8; 16]>> {
+    let inline = section.get("hashKey");
     let path = section.path("hashKeyFile");
     let field = section.field("hashKeyFile");
     if let (Some(_), Some(_)) = (&inline, &path) {
@@ -88,8 +74,8 @@ fn hash_key(section: &mut ConfigSection<'_>) -> Option<Secret<[u8; 16]>> {
     let Some(path) = path else { return inline };
     let contents = section.reader.contents(&field, &path)?;
     match str::from_utf8(&contents)
-        .map_err(|_| wrong())
-        .and_then(|text| key(text.trim()))
+        .map_err(|_| not_a_key())
+        .and_then(|text| parse_hash_key(text.trim()))
     {
         Ok(key) => Some(key),
         Err(InvalidValue { problem, remedy }) => {
@@ -100,9 +86,17 @@ fn hash_key(section: &mut ConfigSection<'_>) -> Option<Secret<[u8; 16]>> {
     }
 }
 
-fn parse_hash_key(text: &str) -> Option<[u8; 16]> {
+fn parse_hash_key(text: &str) -> Result<Secret<[u8; 16]>, InvalidValue> {
     if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
+        return Err(not_a_key());
     }
-    u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes)
+    let key = u128::from_str_radix(text, 16).map_err(|_| not_a_key())?;
+    Ok(Secret::new(key.to_be_bytes()))
+}
+
+fn not_a_key() -> InvalidValue {
+    InvalidValue::new(
+        "not a key",
+        "write 32 hex digits, as `openssl rand -hex 16` prints",
+    )
 }

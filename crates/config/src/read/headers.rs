@@ -1,11 +1,9 @@
 //! Names of headers that contain identities.
 
 use http::HeaderName;
+use serde_json::Value;
 
-use crate::values::InvalidValue;
-
-/// The default prefix of headers with extra attributes.
-pub(super) const EXTRA_PREFIX: &str = "x-remote-extra-";
+use crate::values::{self, InvalidValue, Setting, settings};
 
 /// Headers that must not be configured as identity headers.
 const RESERVED: [&str; 6] = [
@@ -17,7 +15,21 @@ const RESERVED: [&str; 6] = [
     "upgrade",
 ];
 
-pub(super) fn header(name: &str) -> Result<HeaderName, InvalidValue> {
+settings! {
+    HeaderName: "header name", one_header;
+    Vec<HeaderName>: "list of header names", headers;
+}
+
+fn one_header(value: &Value) -> Result<HeaderName, InvalidValue> {
+    header(&values::text(value)?)
+}
+
+fn headers(value: &Value) -> Result<Vec<HeaderName>, InvalidValue> {
+    let names = values::texts(value)?;
+    names.iter().map(|name| header(name)).collect()
+}
+
+fn header(name: &str) -> Result<HeaderName, InvalidValue> {
     let wrong = |problem| {
         InvalidValue::new(
             format!("{name:?} {problem}"),

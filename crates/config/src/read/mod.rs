@@ -1,7 +1,6 @@
-//! Reads a file into a [`Config`]: every key with its notation, range and default.
+//! Reads a file into a [`Config`]: every key as the type of its setting.
 //!
-//! The only place with defaults; `config/fairgate.yaml` repeats each with its reason, and a test
-//! compares the two. Large sections have a file each.
+//! Large sections have a file each. Not here: defaults and ranges ([`super::keys`]).
 
 mod admission;
 mod authentication;
@@ -12,22 +11,20 @@ mod pem_files;
 mod store;
 mod upstream;
 
-use std::{collections::BTreeMap, num::NonZeroU32, path::Path, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroU32, path::Path};
 
 use serde_json::{Map, Value, json};
 
 use crate::{
     config::{
-        AdminConfig, Config, DisruptionControllerMode, DrainConfig, EvictionConfig,
-        EvictionWaitConfig, GatewayMode, LimitsConfig, ListenConfig, LogConfig, LogFormat,
-        LogLevel, SecureAdminConfig, TimeoutsConfig,
+        AdminConfig, Config, DrainConfig, EvictionConfig, EvictionWaitConfig, GatewayMode,
+        LimitsConfig, ListenConfig, LogConfig, SecureAdminConfig, TimeoutsConfig,
     },
     error::ConfigError,
     section::{ConfigReader, ConfigSection},
     validate, values, without_effect,
 };
 use fairgate_core::finding::Finding;
-use fairgate_disruption::EvictionMode;
 use fairgate_manifest::{read_bounded, yaml};
 
 /// The API version of the file.
@@ -35,14 +32,6 @@ const API_VERSION: &str = "fairgate.dev/v1alpha1";
 
 /// The kind of the file.
 const KIND: &str = "Configuration";
-
-const MS: Duration = Duration::from_millis(1);
-
-const SECOND: Duration = Duration::from_secs(1);
-
-const HOUR: Duration = Duration::from_secs(3600);
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The result of reading a configuration, valid or not.
 #[derive(Debug)]
@@ -70,6 +59,13 @@ impl ConfigReading {
 }
 
 impl Config {
+    /// How the value of each key is written, such as `duration`, by the key's path; a list of words where there are few.
+    pub fn notations() -> BTreeMap<String, String> {
+        let mut reader = ConfigReader::new("built-in defaults", "");
+        reader.root(Map::new(), read);
+        reader.notations
+    }
+
     /// Reads the configuration at `path` and the files it names; without a path, the defaults.
     ///
     /// Reads from disk: not for a data core. Never fails; errors are in the [`ConfigReading`].
@@ -112,13 +108,6 @@ impl Config {
             findings: reader.findings,
         }
     }
-}
-
-/// The notation and range of every key.
-pub(super) fn notations() -> BTreeMap<String, (String, Option<String>)> {
-    let mut reader = ConfigReader::new("built-in defaults", "");
-    reader.root(Map::new(), read);
-    reader.notations
 }
 
 /// The effective values of a configuration that sets nothing but what other defaults follow from.
@@ -179,10 +168,9 @@ fn document(reader: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
 
 fn read(root: &mut ConfigSection<'_>) -> Config {
     let upstream = root.section("upstream", upstream::upstream);
-    let default_url = upstream::default_upstream();
-    let mode = root.keyword("mode", GatewayMode::Files);
+    let mode = root.get("mode");
     // The sample configuration writes all defaults, so one that is written does not count as a choice.
-    let has_upstream = mode != GatewayMode::Standalone || upstream.url != default_url;
+    let has_upstream = mode != GatewayMode::Standalone || upstream.url != upstream::default_url();
     let listen = root.section("listen", listen);
     let authority = if has_upstream {
         upstream.url.authority()
@@ -204,42 +192,27 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         upstream,
         flow_control: root.section("flowControl", flow_control::flow_control),
         eviction: root.section("eviction", |eviction| EvictionConfig {
-            mode: eviction.keyword("mode", EvictionMode::Relay),
-            controller: eviction.keyword("controller", DisruptionControllerMode::Off),
-            selector_terms: eviction.ranged(
-                "selectorTerms",
-                100_000,
-                &(1_000..=100_000_000),
-                values::count,
-            ),
+            mode: eviction.get("mode"),
+            controller: eviction.get("controller"),
+            selector_terms: eviction.get("selectorTerms"),
             wait: eviction.section("wait", eviction_wait),
         }),
         admission: root.section("admission", admission::admission),
         limits: root.section("limits", limits),
         timeouts: root.section("timeouts", timeouts),
-        data_cores: NonZeroU32::new(root.ranged("dataCores", 0, &(0..=1024), values::count)),
+        data_cores: NonZeroU32::new(root.get("dataCores")),
         admin: root.section("admin", admin),
         log: root.section("log", |log| LogConfig {
-            format: log.keyword("format", LogFormat::Text),
-            level: log.keyword("level", LogLevel::Info),
-            access: log.get("access", false, values::flag),
+            format: log.get("format"),
+            level: log.get("level"),
+            access: log.get("access"),
         }),
-        apiserver: Some(root.text("apiserver"))
-            .filter(|label| !label.is_empty())
+        apiserver: Some(root.get("apiserver"))
+            .filter(|label: &String| !label.is_empty())
             .unwrap_or(authority),
         drain: root.section("drain", |drain| DrainConfig {
-            delay: drain.ranged(
-                "delay",
-                5 * SECOND,
-                &(Duration::ZERO..=HOUR),
-                values::duration,
-            ),
-            grace: drain.ranged(
-                "grace",
-                60 * SECOND,
-                &(Duration::ZERO..=DAY),
-                values::duration,
-            ),
+            delay: drain.get("delay"),
+            grace: drain.get("grace"),
         }),
         effective: BTreeMap::new(),
     }
@@ -247,94 +220,71 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
 
 fn listen(section: &mut ConfigSection<'_>) -> ListenConfig {
     ListenConfig {
-        address: section.get("address", ([127, 0, 0, 1], 8443).into(), values::address),
+        address: section.get("address"),
         tls: section.section("tls", pem_files::certificate_and_key),
     }
 }
 
 fn admin(section: &mut ConfigSection<'_>) -> AdminConfig {
     AdminConfig {
-        address: section.get("address", ([127, 0, 0, 1], 9080).into(), values::address),
-        hosts: section.get("hosts", Vec::new(), values::texts),
+        address: section.get("address"),
+        hosts: section.get("hosts"),
         secure: section.section("secure", secure_admin),
-        top_flows: section.ranged("topFlows", 5, &(0..=100), values::count),
+        top_flows: section.get("topFlows"),
     }
 }
 
 fn secure_admin(section: &mut ConfigSection<'_>) -> Option<SecureAdminConfig> {
-    let address = section.get("address", None, values::optional_address);
+    let address: Option<SocketAddr> = section.get("address");
     let tls = section.section("tls", pem_files::certificate_and_key);
     address.map(|address| SecureAdminConfig { address, tls })
 }
 
 fn eviction_wait(section: &mut ConfigSection<'_>) -> EvictionWaitConfig {
     EvictionWaitConfig {
-        limit: section.ranged(
-            "limit",
-            Duration::ZERO,
-            &(Duration::ZERO..=HOUR),
-            values::duration,
-        ),
-        users: section.get("users", Vec::new(), values::texts),
-        groups: section.get("groups", Vec::new(), values::texts),
-        exempt_users: section.get("exemptUsers", Vec::new(), values::texts),
-        per_budget: section.ranged("perBudget", 500, &(1..=100_000), values::count),
-        total: section.ranged("total", 1_000, &(1..=100_000), values::count),
+        limit: section.get("limit"),
+        users: section.get("users"),
+        groups: section.get("groups"),
+        exempt_users: section.get("exemptUsers"),
+        per_budget: section.get("perBudget"),
+        total: section.get("total"),
     }
 }
 
 fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
-    let mut count = |key, default, most| section.ranged(key, default, &(1..=most), values::count);
     LimitsConfig {
-        connections: count("connections", 16_384, 1_000_000),
-        streams_per_connection: count("streamsPerConnection", 250, 100_000),
-        queued_requests: count("queuedRequests", 20_000, 10_000_000),
-        long_running_per_user: count("longRunningPerUser", 500, 1_000_000),
-        long_running_total: count("longRunningTotal", 5_000, 1_000_000),
-        watches_per_user: count("watchesPerUser", 4_000, 10_000_000),
-        watches_total: count("watchesTotal", 40_000, 10_000_000),
-        header_bytes: header_bytes(section),
-        unfinished_header_bytes: unfinished_header_bytes(section),
-        spool_per_answer: bytes(section, "spoolPerAnswer", 1 << 20, 1 << 30),
-        spool_total: bytes(section, "spoolTotal", 64 << 20, 1 << 40),
-        response_budget: response_budget(section),
-        min_read_rate: bytes(section, "minReadRate", 128 << 10, 1 << 30),
-        unfinished_body_bytes: bytes(section, "unfinishedBodyBytes", 32 << 20, 1 << 40),
-        min_send_rate: bytes(section, "minSendRate", 64 << 10, 1 << 30),
+        connections: section.get("connections"),
+        streams_per_connection: section.get("streamsPerConnection"),
+        queued_requests: section.get("queuedRequests"),
+        long_running_per_user: section.get("longRunningPerUser"),
+        long_running_total: section.get("longRunningTotal"),
+        watches_per_user: section.get("watchesPerUser"),
+        watches_total: section.get("watchesTotal"),
+        header_bytes: bytes(section, "headerBytes"),
+        unfinished_header_bytes: bytes(section, "unfinishedHeaderBytes"),
+        spool_per_answer: section.get("spoolPerAnswer"),
+        spool_total: section.get("spoolTotal"),
+        response_budget: section.get("responseBudget"),
+        min_read_rate: section.get("minReadRate"),
+        unfinished_body_bytes: section.get("unfinishedBodyBytes"),
+        min_send_rate: section.get("minSendRate"),
     }
 }
 
-/// A number of bytes, 0 to `most`.
-fn bytes(section: &mut ConfigSection<'_>, key: &'static str, default: u64, most: u64) -> u64 {
-    section.ranged(key, default, &(0..=most), values::bytes)
-}
-
-fn response_budget(section: &mut ConfigSection<'_>) -> u64 {
-    let allowed = 1 << 20..=1 << 40;
-    section.ranged("responseBudget", 64 << 20, &allowed, values::bytes)
-}
-
-fn header_bytes(section: &mut ConfigSection<'_>) -> u32 {
-    let bytes = section.ranged("headerBytes", 1 << 20, &(8 << 10..=16 << 20), values::bytes);
-    u32::try_from(bytes).unwrap_or(u32::MAX)
-}
-
-fn unfinished_header_bytes(section: &mut ConfigSection<'_>) -> u32 {
-    let allowed = 1 << 20..=1 << 30;
-    let bytes = section.ranged("unfinishedHeaderBytes", 64 << 20, &allowed, values::bytes);
-    u32::try_from(bytes).unwrap_or(u32::MAX)
+/// A number of bytes whose range fits 32 bits.
+fn bytes(section: &mut ConfigSection<'_>, key: &'static str) -> u32 {
+    u32::try_from(section.get::<u64>(key)).unwrap_or(u32::MAX)
 }
 
 fn timeouts(section: &mut ConfigSection<'_>) -> TimeoutsConfig {
-    let mut time = |key, default| section.ranged(key, default, &(MS..=DAY), values::duration);
     TimeoutsConfig {
-        handshake: time("handshake", 10 * SECOND),
-        header_read: time("headerRead", 32 * SECOND),
-        idle: time("idle", 120 * SECOND),
-        request: time("request", 60 * SECOND),
-        body_idle: time("bodyIdle", 60 * SECOND),
-        tunnel_idle: time("tunnelIdle", 4 * HOUR),
-        upstream_connect: time("upstreamConnect", 5 * SECOND),
-        upstream_idle: time("upstreamIdle", 60 * SECOND),
+        handshake: section.get("handshake"),
+        header_read: section.get("headerRead"),
+        idle: section.get("idle"),
+        request: section.get("request"),
+        body_idle: section.get("bodyIdle"),
+        tunnel_idle: section.get("tunnelIdle"),
+        upstream_connect: section.get("upstreamConnect"),
+        upstream_idle: section.get("upstreamIdle"),
     }
 }

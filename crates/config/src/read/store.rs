@@ -1,10 +1,10 @@
 //! Reads `hostedApi` and `store`: the API of the policy objects with its quotas, and where they are stored.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::{HOUR, SECOND, pem_files};
+use super::pem_files;
 use crate::{
     config::{
         EtcdConfig, GatewayMode, HostedApiConfig, HostedQuotaConfig, ObjectQuota, StoreConfig,
@@ -18,48 +18,33 @@ use crate::{
 
 pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
     HostedApiConfig {
-        kubernetes_version: section.get(
-            "kubernetesVersion",
-            "v1.36.3".to_owned(),
-            kubernetes_version,
-        ),
-        reader_groups: section.get("readerGroups", Vec::new(), values::texts),
-        authorized_ttl: section.ranged(
-            "authorizedTTL",
-            300 * SECOND,
-            &(Duration::ZERO..=HOUR),
-            values::duration,
-        ),
-        unauthorized_ttl: section.ranged(
-            "unauthorizedTTL",
-            30 * SECOND,
-            &(Duration::ZERO..=HOUR),
-            values::duration,
-        ),
+        kubernetes_version: section.get_with("kubernetesVersion", kubernetes_version),
+        reader_groups: section.get("readerGroups"),
+        authorized_ttl: section.get("authorizedTTL"),
+        unauthorized_ttl: section.get("unauthorizedTTL"),
         quota: section.section("quota", quota),
     }
 }
 
-/// The keys of the quotas of kinds, with the default number of objects and mebibytes.
-const QUOTAS: [(&str, u32, u64); 5] = [
-    ("flowSchemas", 20_000, 64),
-    ("podDisruptionBudgets", 5_000, 16),
-    ("priorityLevelConfigurations", 5_000, 16),
-    ("validatingAdmissionPolicies", 5_000, 64),
-    ("validatingAdmissionPolicyBindings", 5_000, 16),
+/// The keys of the quotas of kinds.
+const QUOTAS: [&str; 5] = [
+    "flowSchemas",
+    "podDisruptionBudgets",
+    "priorityLevelConfigurations",
+    "validatingAdmissionPolicies",
+    "validatingAdmissionPolicyBindings",
 ];
 
 fn quota(section: &mut ConfigSection<'_>) -> HostedQuotaConfig {
-    let mut read = |key, objects, mebibytes: u64| {
+    let mut read = |key| {
         section.section(key, |quota| ObjectQuota {
-            objects: limit(quota.get("objects", objects, values::count).into()),
-            bytes: limit(quota.ranged("bytes", mebibytes << 20, &(0..=1 << 40), values::bytes)),
+            objects: limit(quota.get::<u32>("objects").into()),
+            bytes: limit(quota.get("bytes")),
         })
     };
-    let kinds = QUOTAS.map(|(key, objects, mebibytes)| (key, read(key, objects, mebibytes)));
     HostedQuotaConfig {
-        kinds: kinds.into(),
-        total: read("total", 200_000, 256),
+        kinds: QUOTAS.map(|key| (key, read(key))).into(),
+        total: read("total"),
     }
 }
 
@@ -77,7 +62,7 @@ pub(super) fn default_state(mode: GatewayMode, store: &StoreConfig) -> Option<Pa
 }
 
 pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
-    let kind = section.keyword("type", StoreKind::Local);
+    let kind = section.get("type");
     let path = section.section("local", |local| {
         let path = local.path("path");
         path.unwrap_or_else(|| local.reader.relative_path("fairgate.redb"))
@@ -128,8 +113,8 @@ fn kubernetes_version(value: &Value) -> Result<String, InvalidValue> {
 }
 
 fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
-    let endpoints = section.get("endpoints", Vec::new(), endpoints);
-    let prefix = section.get("prefix", "/fairgate".to_owned(), etcd_prefix);
+    let endpoints = section.get_with("endpoints", endpoints);
+    let prefix = section.get_with("prefix", etcd_prefix);
     let ca = section.path("caFile");
     let authorities_pem = ca.and_then(|path| {
         pem_files::read_file(section, "caFile", &path, |text| {
@@ -137,7 +122,7 @@ fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
         })
     });
     let client_pem = section.section("clientCertificate", pem_files::certificate_and_key_pem);
-    let user = section.text("user");
+    let user = section.get::<String>("user");
     let password_file = section.path("passwordFile");
     let password = password_file
         .as_ref()
@@ -158,7 +143,7 @@ fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
         user: password
             .filter(|_| !user.is_empty())
             .map(|password| (user, Secret::new(password))),
-        compaction: section.get("compaction", false, values::flag),
+        compaction: section.get("compaction"),
     }
 }
 

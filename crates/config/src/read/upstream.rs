@@ -1,44 +1,38 @@
 //! Reads `upstream`: the API server behind the gateway.
 
-use http::HeaderName;
-use serde_json::Value;
-
 use super::{
-    headers::{EXTRA_PREFIX, header, prefix},
+    headers::prefix,
     pem_files::{authorities, certificate_and_key, read_file},
 };
 use crate::{
     bearer_token::BearerTokenFile,
-    config::{ProtocolConfig, UpstreamConfig, UpstreamIdentityConfig},
-    section::ConfigSection,
+    config::{UpstreamConfig, UpstreamIdentityConfig},
+    section::{ConfigSection, default_of},
     url::UpstreamUrl,
     values::{self, InvalidValue, Keyword},
 };
 
-pub(super) fn default_upstream() -> UpstreamUrl {
-    UpstreamUrl {
-        tls: false,
-        host: "127.0.0.1".to_owned(),
-        port: 8001,
-    }
+/// The default of `upstream.url`.
+pub(super) fn default_url() -> UpstreamUrl {
+    default_of("upstream.url")
 }
 
 pub(super) fn upstream(section: &mut ConfigSection<'_>) -> UpstreamConfig {
     UpstreamConfig {
-        url: section.get("url", default_upstream(), url),
+        url: section.get("url"),
         authorities: authorities(section, "caFile"),
         tls_server_name: server_name(section),
         client_certificate: section.section("clientCertificate", certificate_and_key),
         token: bearer_token(section),
         identity: section.section("identity", upstream_identity),
-        protocol: section.keyword("protocol", ProtocolConfig::Auto),
-        max_streams: section.ranged("maxStreams", 100, &(1..=100_000), values::count),
-        max_connections: section.ranged("maxConnections", 512, &(1..=100_000), values::count),
+        protocol: section.get("protocol"),
+        max_streams: section.get("maxStreams"),
+        max_connections: section.get("maxConnections"),
     }
 }
 
 fn server_name(section: &mut ConfigSection<'_>) -> Option<String> {
-    let name = section.get("tlsServerName", String::new(), |value| {
+    let name = section.get_with("tlsServerName", |value| {
         let name = values::text(value)?;
         if name.is_empty() || rustls::pki_types::ServerName::try_from(name.as_str()).is_ok() {
             return Ok(name);
@@ -60,18 +54,11 @@ fn bearer_token(section: &mut ConfigSection<'_>) -> Option<BearerTokenFile> {
 }
 
 fn upstream_identity(section: &mut ConfigSection<'_>) -> UpstreamIdentityConfig {
-    let mode = section.keyword("mode", IdentityMode::Impersonate);
-    let mut name = |key, default: &'static str| {
-        section.get(key, HeaderName::from_static(default), |value| {
-            header(&values::text(value)?)
-        })
-    };
-    let username = name("usernameHeader", "x-remote-user");
-    let uid = name("uidHeader", "x-remote-uid");
-    let group = name("groupHeader", "x-remote-group");
-    let extra_prefix = section.get("extraHeaderPrefix", EXTRA_PREFIX.to_owned(), |value| {
-        prefix(&values::text(value)?)
-    });
+    let mode = section.get("mode");
+    let username = section.get("usernameHeader");
+    let uid = section.get("uidHeader");
+    let group = section.get("groupHeader");
+    let extra_prefix = section.get_with("extraHeaderPrefix", |value| prefix(&values::text(value)?));
     let gateway_user = gateway_user(section);
     match mode {
         IdentityMode::Impersonate => UpstreamIdentityConfig::Impersonate,
@@ -86,7 +73,7 @@ fn upstream_identity(section: &mut ConfigSection<'_>) -> UpstreamIdentityConfig 
 }
 
 fn gateway_user(section: &mut ConfigSection<'_>) -> String {
-    section.get("gatewayUser", "fairgate".to_owned(), |value| {
+    section.get_with("gatewayUser", |value| {
         let name = values::text(value)?;
         if !name.is_empty() && name.trim() == name && !name.chars().any(char::is_control) {
             return Ok(name);
@@ -96,10 +83,6 @@ fn gateway_user(section: &mut ConfigSection<'_>) -> String {
             "write a name without leading or trailing spaces",
         ))
     })
-}
-
-fn url(value: &Value) -> Result<UpstreamUrl, InvalidValue> {
-    UpstreamUrl::parse(&values::text(value)?)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

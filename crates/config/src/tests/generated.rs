@@ -141,10 +141,9 @@ fn meaning_of(comment: &str) -> String {
 fn the_configuration_reference_is_that_of_the_code_and_the_sample() {
     let sample = repository().join("config/fairgate.yaml");
     let sample = sample_keys(&fs::read_to_string(sample).unwrap());
-    let mut keys: BTreeMap<String, _> = Config::keys()
-        .into_iter()
-        .map(|key| (key.path.clone(), key))
-        .collect();
+    let keys = KEYS.iter().filter(|key| key.default.is_some());
+    let mut keys: BTreeMap<&str, _> = keys.map(|key| (key.path, key)).collect();
+    let notations = Config::notations();
     let mut page = String::from(
         "# Configuration\n\n\
          <!-- Generated from crates/config and config/fairgate.yaml by crates/config/src/tests/generated.rs. Do not edit. -->\n\n\
@@ -174,16 +173,50 @@ fn the_configuration_reference_is_that_of_the_code_and_the_sample() {
             continue;
         };
         let key = keys
-            .remove(path)
+            .remove(&**path)
             .unwrap_or_else(|| panic!("{path} is no key"));
-        let range = key.range.unwrap_or_default();
+        let range = key
+            .range
+            .map_or_else(String::new, |range| range.join(" to "));
         let reload = if key.reload { "yes" } else { "" };
         let _ = writeln!(
             page,
             "| `{path}` | {} | `{default}` | {range} | {reload} | {meaning} |",
-            key.notation,
+            notations[path],
         );
     }
     assert!(keys.is_empty(), "not in config/fairgate.yaml: {keys:?}");
     assert_generated("docs/reference/configuration.md", &page);
+}
+
+#[test]
+fn a_value_beyond_the_declared_range_of_its_key_is_refused() {
+    for (key, [_, high]) in KEYS.iter().filter_map(|key| Some((key, key.range?))) {
+        let beyond = match Config::notations()[key.path].as_str() {
+            "duration" => json!(format!("{high}1ns")),
+            _ => json!(
+                values::Setting::read(&keys::value(high))
+                    .map(|most: u64| most + 1)
+                    .unwrap()
+            ),
+        };
+        let nested = key
+            .path
+            .rsplit('.')
+            .fold(beyond, |value, part| json!({part: value}));
+        let finding = &read(nested).findings[0];
+        assert_eq!((&*finding.field, finding.is_error()), (key.path, true));
+        assert!(finding.message.ends_with(" is out of range"), "{finding}");
+        assert!(
+            finding.remedy.ends_with(&format!(" to {high}")),
+            "{finding}"
+        );
+    }
+}
+
+#[test]
+fn the_default_weight_of_a_tenant_is_that_of_the_core() {
+    use fairgate_core::apf::policy::PolicySettings;
+    let weight = Config::read(None).config.flow_control.tenant_weight;
+    assert_eq!(weight, PolicySettings::DEFAULT_TENANT_WEIGHT);
 }

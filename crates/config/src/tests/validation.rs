@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 
 use super::*;
-use crate::changes::FOLLOWED_FILES;
 use fairgate_admission::{AdmissionMode, Fidelity};
 
 #[test]
@@ -586,12 +585,4 @@ fn changed_contents_of_a_file_that_is_not_followed_need_a_restart() {
         before.restart_needed_for(&after),
         ["store.etcd.passwordFile"]
     );
-}
-
-#[test]
-fn the_files_that_are_followed_are_keys() {
-    let effective = Config::read(None).config.effective;
-    for key in FOLLOWED_FILES {
-        assert!(effective.contains_key(key), "{key}");
-    }
 }
