@@ -1,9 +1,44 @@
-//! `docs/reference/configuration.md` is generated from the code and `config/fairgate.yaml`: here it is generated again and
-//! compared. With `FAIRGATE_BLESS=1` it is written instead.
+//! `config/fairgate.yaml` and `docs/reference/configuration.md` are generated from the declared keys: here they are generated
+//! again and compared. With `FAIRGATE_BLESS=1` they are written instead.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::fmt::Write as _;
 
 use super::*;
+
+/// What stands above the first key of `config/fairgate.yaml`.
+const SAMPLE_HEAD: &str = "\
+# Every configuration key with its default value: used as it is, this file changes nothing.
+#
+# Copy the file, keep the keys that you change, and check the result with `fairgate check --config FILE`.
+# A key that is absent or null has its default; \"\" means \"none\". Durations are written as 500ms, 10s or
+# 1m30s, sizes as 64Ki or 1Mi. Relative paths are relative to the directory of this file. Unknown keys
+# are errors.
+#
+# SIGHUP reads this file, and the files it names, again. Keys marked (reload) apply at once. A change to
+# any other key is logged and takes effect after a restart. Policy files and the files marked (followed)
+# need no SIGHUP: they are read again all the time, and changed contents are in use within three seconds.
+apiVersion: fairgate.dev/v1alpha1
+kind: Configuration
+";
+
+/// What stands above the first key of the reference.
+const PAGE_HEAD: &str = "\
+# Configuration
+
+<!-- Generated from crates/config/src/keys.rs by crates/config/src/tests/generated.rs. Do not edit. -->
+
+Every key of the configuration file. An absent or null key has its default; `\"\"` means none. Durations are written `500ms`,
+`10s`, `1m30s`, sizes `64Ki`, `1Mi`. Relative paths begin at the directory of the file. Unknown keys are refused.
+*Reload*: SIGHUP applies a change of this key; all others take effect at a restart. Files marked (followed) are
+read again every second; changed contents need no SIGHUP.
+
+[`config/fairgate.yaml`](../../config/fairgate.yaml) is a file with every key and its default.
+
+| key | value | default | range | reload | meaning |
+|---|---|---|---|---|---|
+| `apiVersion` | text | `fairgate.dev/v1alpha1` | | | Required. |
+| `kind` | text | `Configuration` | | | Required. |
+";
 
 /// Compares a file of the repository with what was generated.
 #[track_caller]
@@ -22,171 +57,127 @@ fn assert_generated(file: &str, generated: &str) {
     );
 }
 
-/// A key or a mapping of `config/fairgate.yaml`, in the order of the file.
-#[derive(Debug)]
-struct SampleKey {
-    path: String,
-    /// `None` for a mapping.
-    default: Option<String>,
-    meaning: String,
+/// The default as written in a file.
+fn written_default(key: &ConfigKey) -> Option<&'static str> {
+    key.default.map(|default| match default {
+        "" => "\"\"",
+        default => default,
+    })
 }
 
-/// Whether a key has no comment of its own.
-fn refers(key: &SampleKey) -> bool {
-    key.meaning.starts_with("See `")
-}
-
-/// Reads the sample line by line: its comments are the meanings of the keys below them.
-fn sample_keys(text: &str) -> Vec<SampleKey> {
-    let mut keys: Vec<SampleKey> = Vec::new();
-    // The keys that a line is nested in, and for each depth the last key with a comment of its own.
-    let mut parents: Vec<&str> = Vec::new();
-    let mut described: Vec<Option<String>> = Vec::new();
-    let mut comment = String::new();
-    for line in text.lines() {
-        let content = line.trim_start();
-        if let Some(words) = content.strip_prefix('#') {
-            add_comment_line(&mut comment, words);
-            continue;
+/// Each key or mapping, with the one whose text explains it: itself, the last one with a text beside it, or what explains the
+/// mapping that it is in.
+fn explained() -> impl Iterator<Item = (&'static ConfigKey, &'static ConfigKey)> {
+    let mut explained: Vec<&ConfigKey> = Vec::new();
+    // For each depth the last key with a text.
+    let mut last: Vec<Option<&ConfigKey>> = Vec::new();
+    for key in KEYS {
+        let depth = key.path.matches('.').count();
+        last.resize(depth + 1, None);
+        if !key.text.is_empty() {
+            last[depth] = Some(key);
         }
-        let Some((key, value)) = content.split_once(':') else {
-            comment.clear();
-            continue;
-        };
-        let depth = (line.len() - content.len()) / 2;
-        parents.truncate(depth);
-        let parent = parents.join(".");
-        parents.push(key);
-        let path = parents.join(".");
-        described.resize(depth + 1, None);
-        let own = meaning_of(&std::mem::take(&mut comment));
-        if !own.is_empty() {
-            described[depth] = Some(path.clone());
-        }
-        let meaning = match &described[depth] {
-            _ if !own.is_empty() => own,
-            Some(sibling) => format!("See `{sibling}`."),
-            None => {
-                // The mapping itself may be explained elsewhere.
-                let above = keys.iter().find(|key| key.path == parent);
-                let above = above.filter(|key| refers(key));
-                above.map_or_else(|| format!("See `{parent}`."), |key| key.meaning.clone())
-            }
-        };
-        keys.push(SampleKey {
-            path,
-            default: Some(value.trim().to_owned()).filter(|value| !value.is_empty()),
-            meaning,
-        });
+        let parent = key.path.rsplit_once('.').map(|(parent, _)| parent);
+        let above = KEYS.iter().position(|key| Some(key.path) == parent);
+        let by = last[depth].or_else(|| explained.get(above?).copied());
+        explained.push(by.unwrap_or_else(|| panic!("{} has no text", key.path)));
     }
-    keys
+    KEYS.iter().zip(explained)
 }
 
 #[test]
-fn what_the_configuration_reference_refers_to_is_explained_there() {
-    let sample = repository().join("config/fairgate.yaml");
-    let sample = sample_keys(&fs::read_to_string(sample).unwrap());
-    let explained: Vec<_> = (sample.iter())
-        .filter(|key| !refers(key))
-        .map(|key| format!("See `{}`.", key.path))
-        .collect();
-    for key in sample.iter().filter(|key| refers(key)) {
-        // What stands above another key does not explain a mapping, which has keys of its own.
-        let mut above = (key.path.match_indices('.')).map(|(end, _)| &key.path[..end]);
-        let is_above = above.any(|path| key.meaning == format!("See `{path}`."));
-        let is_mapping = key.default.is_none();
-        assert!(
-            explained.contains(&key.meaning) && (!is_mapping || is_above),
-            "config/fairgate.yaml: {} has no comment: {}",
-            key.path,
-            key.meaning
-        );
+fn the_sample_is_that_of_the_keys() {
+    let mut sample = SAMPLE_HEAD.to_owned();
+    for key in KEYS {
+        let parents = key.path.matches('.').count();
+        if parents == 0 {
+            sample.push('\n');
+        }
+        let indent = "  ".repeat(parents);
+        let mut reloaded = explained().filter(|(key, _)| key.reload);
+        let mark = if reloaded.any(|(_, by)| by.path == key.path) {
+            " (reload)"
+        } else {
+            ""
+        };
+        let text = key.text.join(&*format!("\n{indent}#"));
+        if !text.is_empty() {
+            let _ = writeln!(sample, "{indent}#{text}{mark}");
+        }
+        let name = key.path.rsplit('.').next().unwrap();
+        let value = written_default(key).map(|default| format!(" {default}"));
+        let _ = writeln!(sample, "{indent}{name}:{}", value.unwrap_or_default());
     }
-}
-
-/// Adds a line of a comment. Items of a list, which begin with three spaces and a word in a column of
-/// its own, begin a new line.
-fn add_comment_line(comment: &mut String, words: &str) {
-    let is_item = words.starts_with("   ") && !words.starts_with("    ");
-    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.trim().split_once("  ") {
-        Some((word, rest)) if is_item => {
-            let _ = write!(comment, "<br>`{word}`: {}", plain(rest));
-        }
-        _ => {
-            if !comment.is_empty() {
-                comment.push(' ');
-            }
-            comment.push_str(&plain(words));
-        }
-    }
-}
-
-/// A comment without what the page shows in another column.
-fn meaning_of(comment: &str) -> String {
-    let comment = match comment.strip_suffix(": (reload)") {
-        // A last sentence that lists the keys a reload applies.
-        Some(rest) => {
-            rest.rsplit_once(". ")
-                .map_or(rest, |(before, _)| before)
-                .to_owned()
-                + "."
-        }
-        None => comment.replace("(reload)", ""),
-    };
-    comment.trim().replace("  ", " ").replace('|', "\\|")
+    assert_generated("config/fairgate.yaml", &sample);
 }
 
 #[test]
-fn the_configuration_reference_is_that_of_the_code_and_the_sample() {
-    let sample = repository().join("config/fairgate.yaml");
-    let sample = sample_keys(&fs::read_to_string(sample).unwrap());
-    let keys = KEYS.iter().filter(|key| key.default.is_some());
-    let mut keys: BTreeMap<&str, _> = keys.map(|key| (key.path, key)).collect();
+fn the_reference_is_that_of_the_keys() {
+    let mut page = PAGE_HEAD.to_owned();
     let notations = Config::notations();
-    let mut page = String::from(
-        "# Configuration\n\n\
-         <!-- Generated from crates/config and config/fairgate.yaml by crates/config/src/tests/generated.rs. Do not edit. -->\n\n\
-         Every key of the configuration file. An absent or null key has its default; `\"\"` means none. Durations are written `500ms`,\n\
-         `10s`, `1m30s`, sizes `64Ki`, `1Mi`. Relative paths begin at the directory of the file. Unknown keys are refused.\n\
-         *Reload*: SIGHUP applies a change of this key; all others take effect at a restart. Files marked (followed) are\n\
-         read again every second; changed contents need no SIGHUP.\n\n\
-         [`config/fairgate.yaml`](../../config/fairgate.yaml) is a file with every key and its default.\n\n\
-         | key | value | default | range | reload | meaning |\n|---|---|---|---|---|---|\n",
-    );
-    for entry in &sample {
-        let SampleKey {
-            path,
-            default,
-            meaning,
-        } = entry;
-        if ["apiVersion", "kind"].contains(&path.as_str()) {
-            let _ = writeln!(
-                page,
-                "| `{path}` | text | `{}` | | | Required. |",
-                default.as_deref().unwrap()
-            );
-            continue;
-        }
-        let Some(default) = default else {
+    for (key, by) in explained() {
+        let path = key.path;
+        let meaning = if path == by.path {
+            meaning(key.text)
+        } else {
+            format!("See `{}`.", by.path)
+        };
+        let Some(default) = written_default(key) else {
             let _ = writeln!(page, "| **`{path}`** | | | | | {meaning} |");
             continue;
         };
-        let key = keys
-            .remove(&**path)
-            .unwrap_or_else(|| panic!("{path} is no key"));
+        let notation = &notations[path];
         let range = key
             .range
             .map_or_else(String::new, |range| range.join(" to "));
         let reload = if key.reload { "yes" } else { "" };
         let _ = writeln!(
             page,
-            "| `{path}` | {} | `{default}` | {range} | {reload} | {meaning} |",
-            notations[path],
+            "| `{path}` | {notation} | `{default}` | {range} | {reload} | {meaning} |"
         );
     }
-    assert!(keys.is_empty(), "not in config/fairgate.yaml: {keys:?}");
     assert_generated("docs/reference/configuration.md", &page);
+}
+
+/// The lines of a text as one cell of a table. Items of a list, which begin with three spaces and a word in a column of its own,
+/// begin a new line.
+fn meaning(text: &[&str]) -> String {
+    let mut cell = String::new();
+    for line in text {
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_item = line.starts_with("   ") && !line.starts_with("    ");
+        match line.trim().split_once("  ") {
+            Some((word, rest)) if is_item => {
+                let _ = write!(cell, "<br>`{word}`: {}", words(rest));
+            }
+            _ => {
+                let space = if cell.is_empty() { "" } else { " " };
+                let _ = write!(cell, "{space}{}", words(line));
+            }
+        }
+    }
+    cell.replace('|', "\\|")
+}
+
+#[test]
+fn a_text_is_true_of_all_keys_that_it_explains() {
+    for (key, by) in explained() {
+        let path = key.path;
+        if key.default.is_none() {
+            // What stands above another key does not explain a mapping, which has keys of its own.
+            let is_above = path.starts_with(&format!("{}.", by.path));
+            assert!(path == by.path || is_above, "{path} has no text");
+            continue;
+        }
+        let mut others =
+            explained().filter(|(key, other)| key.default.is_some() && other.path == by.path);
+        assert!(
+            others.all(|(other, _)| other.reload == key.reload),
+            "{path}: {by:?}"
+        );
+        let is_marked = by.text.iter().any(|line| line.contains("followed)"));
+        assert_eq!(key.followed, is_marked, "{path}: {by:?}");
+    }
 }
 
 #[test]
