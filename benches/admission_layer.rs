@@ -1,7 +1,7 @@
-//! What do the layers of admission policies cost a request that no policy is about, and one that ten judge?
+//! What do the layers of admission policies cost a request that no policy is about, and one that ten evaluate?
 //!
 //! One request through both layers on a data core, in front of a leaf that responds at once. The baseline is the leaf
-//! alone; then the layers of a gateway that judges nothing, and of one with 200 policies, none of which matches, for a read
+//! alone; then the layers of a gateway that evaluates nothing, and of one with 200 policies, none of which matches, for a read
 //! and for writes. Bars: at most 1 µs more than the baseline, and no more allocations.
 //!
 //! Then a Pod of 4 KiB is created, which ten policies allow, in fidelity `completed`: ten that read nothing but its metadata, so that no
@@ -25,8 +25,9 @@ use fairgate_admission::{
     LookupFuture, ParamScope, PolicyParamKind, PolicySet, SharedObject,
 };
 use fairgate_admission_layer::{
-    AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, AnsweredHere, ClusterState,
-    ForwardedPolicies, PublishedPolicies, ResourceKind, ResourcesRead, ServedResource,
+    AdmissionLayer, AdmissionWaitLayer, AnsweredHere, ClusterState, ForwardedPolicies,
+    PublishedPolicies, RequestEvaluator, RequestEvaluatorSettings, ResourceKind, ResourcesRead,
+    ServedResource,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{Call, ClientBody, Inbound, Peer, Refusal, Reply, RequestContext};
@@ -100,7 +101,7 @@ impl ClusterObjects for Cluster {
     }
 }
 
-/// What is judged is allowed.
+/// What is evaluated is allowed.
 #[derive(Debug)]
 struct Allowed;
 
@@ -178,11 +179,11 @@ fn enforcing(runtime: &Handle, policies: ForwardedPolicies) -> AdmissionLayer {
         Arc::new(http::HeaderMap::new),
         ConnectionReuse::Pooled,
     );
-    // It stands still, so that no judgement goes on elsewhere because instructions are being counted.
+    // It stands still, so that no evaluation goes on elsewhere because instructions are being counted.
     let clock = Clock::manual(Clock::system().now());
     let published = Arc::<PublishedPolicies>::default();
     published.publish(policies);
-    let admitter = Admitter::new(AdmitterSettings {
+    let evaluator = RequestEvaluator::new(RequestEvaluatorSettings {
         mode: AdmissionMode::Enforce,
         policies: published,
         cluster: Arc::new(Cluster::new()),
@@ -199,7 +200,7 @@ fn enforcing(runtime: &Handle, policies: ForwardedPolicies) -> AdmissionLayer {
         workers: Arc::new(fairgate_admission_layer::WorkerPool::new(1)),
         clock,
     });
-    AdmissionLayer::new(admitter, AnsweredHere::none(), runtime.clone())
+    AdmissionLayer::new(evaluator, AnsweredHere::none(), runtime.clone())
 }
 
 /// Sends one request after the other to a service, without a body.
@@ -261,7 +262,7 @@ fn main() {
         AdmissionLayer::none(),
         enforcing(runtime.handle(), policies()),
     );
-    let [judging, of_metadata] =
+    let [evaluating, of_metadata] =
         [matching(), about_metadata()].map(|policies| enforcing(runtime.handle(), policies));
     let created = Bytes::from(support::pod::pod());
     let stack = |layer: &AdmissionLayer| AdmissionWaitLayer::of(layer).layer(layer.layer(Leaf));
@@ -281,13 +282,18 @@ fn main() {
         "One request, with its context and response.",
         vec![
             case("POST, no layers (baseline)", Leaf, post.clone(), pods),
-            case("POST, nothing is judged", stack(&none), post.clone(), pods),
+            case(
+                "POST, nothing is evaluated",
+                stack(&none),
+                post.clone(),
+                pods,
+            ),
             case("GET, 200 policies", stack(&enforce), get, pod),
             case("POST, 200 policies", stack(&enforce), post, pods),
             // It may turn out to create or to update.
             case("PUT, 200 policies", stack(&enforce), put, pod),
             create("POST of a Pod, 10 policies about metadata", &of_metadata),
-            create("POST of a Pod, 10 about its containers", &judging),
+            create("POST of a Pod, 10 about its containers", &evaluating),
         ],
     );
 }

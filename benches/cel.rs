@@ -1,6 +1,6 @@
-//! What does judging an object by CEL expressions cost?
+//! What does evaluating an object by CEL expressions cost?
 //!
-//! A Pod of 4 KiB is decoded and judged by one simple validation and by ten usual policies. The baseline is decoding the
+//! A Pod of 4 KiB is decoded and evaluated by one simple validation and by ten usual policies. The baseline is decoding the
 //! Pod into `serde_json`'s `Value`, which every other engine for Rust begins with.
 
 mod support;
@@ -39,8 +39,8 @@ fn compiled(environment: &CelEnvironment, expression: &str) -> CelProgram {
     program.expect("the expression compiles")
 }
 
-/// Judging the decoded Pod by `expressions`.
-fn judging<'a>(name: &str, text: &'a str, expressions: &'a [&str]) -> Case<'a> {
+/// Evaluating the decoded Pod by `expressions`.
+fn evaluating<'a>(name: &str, text: &'a str, expressions: &'a [&str]) -> Case<'a> {
     Case::new(name, move || {
         let environment = environment();
         let programs: Vec<_> = expressions
@@ -81,7 +81,7 @@ fn main() {
     let text = pod();
     println!("the Pod has {} bytes", text.len());
     measure(
-        "What does judging an object by CEL expressions cost?",
+        "What does evaluating an object by CEL expressions cost?",
         vec![
             Case::new("decode with serde_json (baseline)", || {
                 || {
@@ -94,7 +94,7 @@ fn main() {
                 }
             }),
             simple(&text),
-            judging("ten policies", &text, &POLICIES),
+            evaluating("ten policies", &text, &POLICIES),
             Case::new("compile ten policies", || {
                 let environment = environment();
                 move || {

@@ -77,7 +77,7 @@ fn recorded() -> String {
 impl Tally {
     fn compare(&mut self, kind: [&str; 3], body: &[u8], reading: &str) {
         let reading = plain(kind, reading);
-        match (judged(kind, body), reading.as_str()) {
+        match (evaluated(kind, body), reading.as_str()) {
             (Err(_), "refused") => self.refused += 1,
             (Err(_), "ambiguous") => self.ambiguous += 1,
             (Err(error), _) => {
@@ -122,8 +122,8 @@ fn table([group, version, kind]: [&str; 3]) -> &'static Struct {
     built_in(group, version, kind).expect("a table")
 }
 
-/// What is judged of a body that is forwarded, as a server writes it in JSON.
-fn judged([group, version, kind]: [&str; 3], body: &[u8]) -> Result<String, String> {
+/// What is evaluated of a body that is forwarded, as a server writes it in JSON.
+fn evaluated([group, version, kind]: [&str; 3], body: &[u8]) -> Result<String, String> {
     let is_options = kind == "DeleteOptions";
     let shape = table([group, version, kind]);
     let expect = ExpectedType {

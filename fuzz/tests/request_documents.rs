@@ -60,7 +60,7 @@ impl Tally {
         let document = request_document::read(&ty, format, body, FieldValidation::Ignore);
         let forwarded = document
             .map_err(|error| error.to_string())
-            .and_then(|document| judged(&ty, &document.text));
+            .and_then(|document| evaluated(&ty, &document.text));
         match (forwarded, reading) {
             (Err(_), "refused") => self.refused += 1,
             (Err(_), _) => self.refused_here += 1,
@@ -96,8 +96,8 @@ impl Tally {
     }
 }
 
-/// What is judged of a document, and what the server reads of it.
-fn judged(ty: &DocumentType<'_>, document: &[u8]) -> Result<Value, String> {
+/// What is evaluated of a document, and what the server reads of it.
+fn evaluated(ty: &DocumentType<'_>, document: &[u8]) -> Result<Value, String> {
     let value = match ty {
         DocumentType::Object(expect) => {
             let read = decode_body(BodyFormat::Json, document, expect, false);

@@ -19,7 +19,7 @@ use fairgate_admission_cluster::{
     PolicyFeed, PolicyPublisher, PublishingStatus, UpstreamPolicies,
 };
 use fairgate_admission_layer::{
-    Admitter, AdmitterSettings, ClusterState, PublishedPolicies, WorkerPool,
+    ClusterState, PublishedPolicies, RequestEvaluator, RequestEvaluatorSettings, WorkerPool,
 };
 use fairgate_apihttp::authorize::Authorizer;
 use fairgate_apiserver::GatewayAdmission;
@@ -32,7 +32,7 @@ use fairgate_policy_sources::{
 };
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
-/// What requests are judged by in front of an upstream, whether they are forwarded or about hosted objects.
+/// What requests are evaluated by in front of an upstream, whether they are forwarded or about hosted objects.
 pub(super) struct UpstreamAdmission {
     mode: AdmissionMode,
     /// The policies in force; none until their source has been read.
@@ -45,7 +45,7 @@ pub(super) struct UpstreamAdmission {
 }
 
 impl UpstreamAdmission {
-    /// What is configured; `None` if requests are not judged. Requests to the upstream run on `control`.
+    /// What is configured; `None` if requests are not evaluated. Requests to the upstream run on `control`.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl UpstreamAdmission {
         }))
     }
 
-    /// What writes to hosted objects are judged by.
+    /// What writes to hosted objects are evaluated by.
     pub(super) fn of_hosted_objects(&self) -> GatewayAdmission {
         GatewayAdmission {
             mode: self.mode,
@@ -98,9 +98,14 @@ impl UpstreamAdmission {
         self.state.kind_schemas(own)
     }
 
-    /// Judges forwarded requests.
-    fn admitter(&self, config: &Config, client: ApiClient, clock: &Clock) -> Arc<Admitter> {
-        Admitter::new(AdmitterSettings {
+    /// Evaluates forwarded requests.
+    fn evaluator(
+        &self,
+        config: &Config,
+        client: ApiClient,
+        clock: &Clock,
+    ) -> Arc<RequestEvaluator> {
+        RequestEvaluator::new(RequestEvaluatorSettings {
             mode: self.mode,
             policies: Arc::clone(&self.published),
             cluster: Arc::clone(&self.state) as Arc<dyn ClusterState>,
@@ -115,10 +120,10 @@ impl UpstreamAdmission {
     }
 }
 
-/// The policies of a gateway that judges forwarded requests.
+/// The policies of a gateway that evaluates forwarded requests.
 pub(super) struct AdmissionPolicies {
     published: Arc<PublishedPolicies>,
-    admitter: Arc<Admitter>,
+    evaluator: Arc<RequestEvaluator>,
     state: Arc<FollowedCluster>,
     status: Arc<PublishingStatus>,
     source: ConfiguredPolicies,
@@ -151,7 +156,7 @@ impl PolicyFeed for ConfiguredPolicies {
 }
 
 impl AdmissionPolicies {
-    /// The policies of the configured source; `None` if requests are not judged.
+    /// The policies of the configured source; `None` if requests are not evaluated.
     ///
     /// # Errors
     ///
@@ -159,12 +164,12 @@ impl AdmissionPolicies {
     pub(super) fn new(
         config: &Config,
         hosting: Option<&HostedApi>,
-        judging: Option<UpstreamAdmission>,
+        evaluating: Option<UpstreamAdmission>,
         clients: &UpstreamClients,
         clock: &Clock,
         state: &StateDirectory,
     ) -> Result<Option<Self>, ServeError> {
-        let Some(judging) = judging else {
+        let Some(evaluating) = evaluating else {
             return Ok(None);
         };
         let fidelity = config.admission.fidelity;
@@ -185,9 +190,9 @@ impl AdmissionPolicies {
                 (ConfiguredPolicies::Hosted(stored), status)
             }
             (AdmissionSource::Upstream, _) => {
-                let enforces = judging.mode == AdmissionMode::Enforce;
+                let enforces = evaluating.mode == AdmissionMode::Enforce;
                 let max = config.admission.max_staleness;
-                let followed = UpstreamPolicies::start(&judging.state, enforces, max);
+                let followed = UpstreamPolicies::start(&evaluating.state, enforces, max);
                 let (age, unconfirmed) = (followed.age(), followed.unconfirmed());
                 let status = PublishingStatus::with_silence(clock.clone(), age, unconfirmed);
                 (ConfiguredPolicies::Upstream(followed), status)
@@ -199,11 +204,11 @@ impl AdmissionPolicies {
                 (ConfiguredPolicies::Files(files, last_good), status)
             }
         };
-        let admitter = judging.admitter(config, clients.reviews.clone(), clock);
+        let evaluator = evaluating.evaluator(config, clients.reviews.clone(), clock);
         Ok(Some(Self {
-            published: judging.published,
-            admitter,
-            state: judging.state,
+            published: evaluating.published,
+            evaluator,
+            state: evaluating.state,
             status,
             source,
             fidelity,
@@ -213,9 +218,9 @@ impl AdmissionPolicies {
         }))
     }
 
-    /// Judges forwarded requests by these policies.
-    pub(super) fn admitter(&self) -> Arc<Admitter> {
-        Arc::clone(&self.admitter)
+    /// Evaluates forwarded requests by these policies.
+    pub(super) fn evaluator(&self) -> Arc<RequestEvaluator> {
+        Arc::clone(&self.evaluator)
     }
 
     /// Adds the policies to the health checks.
@@ -238,15 +243,15 @@ impl AdmissionPolicies {
         metrics.observe_gauge(&catalogue::ADMISSION_POLICIES_AGE, move || {
             status.age().as_secs_f64()
         });
-        let admitter = Arc::clone(&self.admitter);
+        let evaluator = Arc::clone(&self.evaluator);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         metrics.observe_gauge(&catalogue::ADMISSION_BODIES, move || {
-            admitter.held_bytes().now as f64
+            evaluator.held_bytes().now as f64
         });
-        let admitter = Arc::clone(&self.admitter);
+        let evaluator = Arc::clone(&self.evaluator);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
         metrics.observe_gauge(&catalogue::ADMISSION_BODIES_PEAK, move || {
-            admitter.held_bytes().most as f64
+            evaluator.held_bytes().most as f64
         });
         let (status, state) = (Arc::clone(&self.status), Arc::clone(&self.state));
         metrics.observe_gauge(&catalogue::ADMISSION_SYNCED, move || {

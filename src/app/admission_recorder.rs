@@ -8,7 +8,7 @@ use fairgate_base::{clock::Clock, log_limit::LogLimit};
 use fairgate_config::AdmissionAuditConfig;
 use fairgate_observe::GatewayMetrics;
 
-/// The log target of judged requests.
+/// The log target of evaluated requests.
 const LOG: &str = "fairgate::admission";
 /// The most lines in 10 s; further ones are only counted.
 const LINES: u32 = 100;
@@ -16,7 +16,7 @@ const LINES: u32 = 100;
 const MAX_ANNOTATIONS: usize = 2048;
 
 /// Counts requests and writes them to the audit log. Without an audit log, requests that are denied, warned about,
-/// annotated or cannot be judged go to the log of the gateway. Objects are not logged.
+/// annotated or cannot be evaluated go to the log of the gateway. Objects are not logged.
 #[derive(Debug)]
 pub(super) struct LoggingRecorder {
     next: Arc<dyn AdmissionRecorder>,

@@ -1,4 +1,4 @@
-//! What a gateway opens before everything else: what its requests are judged by, and its hosted API.
+//! What a gateway opens before everything else: what its requests are evaluated by, and its hosted API.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use fairgate_call::ResponseMemory;
 use fairgate_config::{Config, GatewayMode};
 use fairgate_observe::{GatewayMetrics, catalogue};
 
-/// What requests are judged by in front of an upstream, and the hosted API; each if this gateway has it. And the memory for
+/// What requests are evaluated by in front of an upstream, and the hosted API; each if this gateway has it. And the memory for
 /// responses that the gateway makes itself.
 ///
 /// # Errors
@@ -33,11 +33,11 @@ pub(super) fn open(
     control: &Runtime,
 ) -> Result<Opened, ServeError> {
     let responses = response_memory(config, metrics);
-    let judging = UpstreamAdmission::new(config, clients, clock, metrics, control.handle())?;
-    let reached = (clients, judging.as_ref());
+    let evaluating = UpstreamAdmission::new(config, clients, clock, metrics, control.handle())?;
+    let reached = (clients, evaluating.as_ref());
     let with = (control, &responses);
     let hosting = open_api(config, reached, clock, metrics, with)?;
-    Ok((judging, hosting, responses))
+    Ok((evaluating, hosting, responses))
 }
 
 /// See [`open`].
@@ -65,7 +65,7 @@ fn response_memory(config: &Config, metrics: &GatewayMetrics) -> Arc<ResponseMem
 /// Opens the hosted API and its store, if this gateway has one.
 fn open_api(
     config: &Config,
-    (clients, judging): (&UpstreamClients, Option<&UpstreamAdmission>),
+    (clients, evaluating): (&UpstreamClients, Option<&UpstreamAdmission>),
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
     (control, responses): (&Runtime, &Arc<ResponseMemory>),
@@ -89,8 +89,8 @@ fn open_api(
         let client = clients.reviews.clone();
         Arc::new(UpstreamNamespaces { client }) as Arc<dyn Namespaces>
     });
-    let admission = match judging {
-        Some(judging) => HostedAdmission::OfGateway(judging.of_hosted_objects()),
+    let admission = match evaluating {
+        Some(evaluating) => HostedAdmission::OfGateway(evaluating.of_hosted_objects()),
         None if config.has_upstream => HostedAdmission::Off,
         None => HostedAdmission::OfStore {
             recorder: Some(LoggingRecorder::start(
@@ -108,7 +108,8 @@ fn open_api(
         (admission, responses),
         clock,
     );
-    hosting.check_against(|| type_checks::kinds(config, judging, clients, clock, control.handle()));
+    hosting
+        .check_against(|| type_checks::kinds(config, evaluating, clients, clock, control.handle()));
     control.block_on(hosting.prepare());
     Ok(Some(hosting))
 }

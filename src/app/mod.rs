@@ -57,8 +57,8 @@ use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
 use disruption::Disruption;
 use fairgate_admission_layer::{
-    AdmissionLayer, AdmissionService, AdmissionWaitLayer, AdmissionWaitService, Admitter,
-    AnsweredHere,
+    AdmissionLayer, AdmissionService, AdmissionWaitLayer, AdmissionWaitService, AnsweredHere,
+    RequestEvaluator,
 };
 use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};
 use fairgate_base::clock::Clock;
@@ -188,7 +188,8 @@ where
     let (runtime, control) = runtimes.control();
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let (judging, hosting, memory) = hosting::open(&config, &clients, &clock, &metrics, runtime)?;
+    let (evaluating, hosting, memory) =
+        hosting::open(&config, &clients, &clock, &metrics, runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
     let (policies, policy) = runtime.block_on(loaded)?;
@@ -197,13 +198,13 @@ where
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics, state) = (hosting.as_ref(), telemetry.metrics(), &policies.state);
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
-    let admission = AdmissionPolicies::new(&config, hosted, judging, &clients, &clock, state)?;
+    let admission = AdmissionPolicies::new(&config, hosted, evaluating, &clients, &clock, state)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         responses: memory,
         rules: Arc::clone(&access.rules),
         flow_control: Arc::clone(&flow_control),
-        admitter: admission.as_ref().map(AdmissionPolicies::admitter),
+        evaluator: admission.as_ref().map(AdmissionPolicies::evaluator),
         evictor: evictor.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
@@ -449,7 +450,7 @@ struct StackParts {
     responses: Arc<ResponseMemory>,
     rules: Arc<ArcSwap<AuthRules>>,
     flow_control: Arc<FlowControl>,
-    admitter: Option<Arc<Admitter>>,
+    evaluator: Option<Arc<RequestEvaluator>>,
     evictor: Option<Arc<Evictor>>,
     hosted: Option<Arc<Hosted>>,
     ownership: Ownership,
@@ -491,7 +492,7 @@ where
                 context.clock.clone(),
             ),
         };
-        let admission = admission_layers(parts.admitter.as_ref(), &hosted, &context.control);
+        let admission = admission_layers(parts.evaluator.as_ref(), &hosted, &context.control);
         let forward = Forward::new(
             Arc::clone(&parts.forward.settings),
             Rc::new(parts.forward.identity.clone()),
@@ -521,18 +522,18 @@ where
 
 /// The layers of admission policies for forwarded requests, of one core.
 fn admission_layers(
-    admitter: Option<&Arc<Admitter>>,
+    evaluator: Option<&Arc<RequestEvaluator>>,
     hosted: &HostedLayer,
     control: &Handle,
 ) -> AdmissionLayers<AdmissionWaitLayer, AdmissionLayer> {
-    let judge = admitter.map_or_else(AdmissionLayer::none, |admitter| {
+    let evaluate = evaluator.map_or_else(AdmissionLayer::none, |evaluator| {
         let hosted = hosted.clone();
         let answered_here = AnsweredHere::by(move |call| hosted.answers(call));
-        AdmissionLayer::new(Arc::clone(admitter), answered_here, control.clone())
+        AdmissionLayer::new(Arc::clone(evaluator), answered_here, control.clone())
     });
     AdmissionLayers {
-        wait: AdmissionWaitLayer::of(&judge),
-        judge,
+        wait: AdmissionWaitLayer::of(&evaluate),
+        evaluate,
     }
 }
 

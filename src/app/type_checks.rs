@@ -21,15 +21,15 @@ use fairgate_objects::kind::Kind;
 /// The kinds that policies can be about: those of the upstream, or else those that are hosted here.
 pub(super) fn kinds(
     config: &Config,
-    judging: Option<&UpstreamAdmission>,
+    evaluating: Option<&UpstreamAdmission>,
     clients: &UpstreamClients,
     clock: &Clock,
     control: &Handle,
 ) -> Arc<dyn PolicyKindSource> {
     let own = hosted_api::hosted_kinds(config);
-    match judging {
+    match evaluating {
         _ if !config.has_upstream => Arc::new(HostedKinds::new(own)),
-        Some(judging) => Arc::new(UpstreamKinds(judging.kind_schemas(own))),
+        Some(evaluating) => Arc::new(UpstreamKinds(evaluating.kind_schemas(own))),
         None => {
             let client = clients.reviews.clone();
             let schemas = KindSchemas::start(client, clock.clone(), control, own);

@@ -70,7 +70,7 @@ pub(super) struct CheckArgs {
     /// Reports what a server would refuse, with the position of errors in expressions; expressions that do
     /// not fit the kinds that they are for; policies and bindings without each other; expressions that may
     /// cost more than they are allowed to; expressions that read what only the server can set, which the gateway
-    /// judges as the server does with dry runs alone; policies whose failure would stop a cluster. Objects of other
+    /// evaluates as the server does with dry runs alone; policies whose failure would stop a cluster. Objects of other
     /// kinds are skipped.
     #[arg(long, value_name = "DIR|FILE|-")]
     admission: Vec<PathBuf>,

@@ -1,7 +1,7 @@
 //! Requests that come under ever new names, under many names, or in two sizes, beside a victim in the same level.
 //!
 //! Each attack is played with flow control off, with the algorithm of kube-apiserver and with that of fairgate; the notes
-//! say how the victim was served. Only the last is judged, by what the upstream counts: how much work of attackers
+//! say how the victim was served. Only the last is evaluated, by what the upstream counts: how much work of attackers
 //! began between a request of the victim and its execution. That is the sum of the times that requests ask for, so a slow
 //! machine does not change it.
 //!
@@ -76,8 +76,8 @@ const TOTAL: u32 = SEATS + 5;
 const CLIENTS: usize = 2;
 const REQUESTS: usize = 16;
 const PAUSE: Duration = ms(100);
-/// How long the victim may take where it is not judged.
-const UNJUDGED: Duration = ms(2000);
+/// How long the victim may take where it is not evaluated.
+const UNEVALUATED: Duration = ms(2000);
 /// What the flows of one tenant weigh together at most, by default (`flowControl.tenantWeight`).
 const TENANT_WEIGHT: u32 = 4;
 /// The lag of virtual time, in requests of the usual size.
@@ -125,7 +125,7 @@ const NAMES_1000: Contest = Contest {
     ..NEW_NAMESPACES
 };
 
-/// How flow control is configured, and whether the victim's service is judged.
+/// How flow control is configured, and whether the victim's service is evaluated.
 const MODES: [(&str, bool); 3] = [("off", false), ("Compatible", false), ("Improved", true)];
 
 /// Attackers and a victim in one level.
@@ -161,26 +161,26 @@ struct ContestFound {
 }
 
 impl Contest {
-    /// Plays the attack in each mode. What is judged is played last, and the row is about that.
+    /// Plays the attack in each mode. What is evaluated is played last, and the row is about that.
     fn play(&self) -> Outcome {
         let mut notes = Vec::new();
-        let mut judged = None;
-        for (mode, is_judged) in MODES {
-            let played = self.play_in(mode, is_judged);
+        let mut evaluated = None;
+        for (mode, is_evaluated) in MODES {
+            let played = self.play_in(mode, is_evaluated);
             notes.push(played.found.note(mode));
-            if is_judged {
-                judged = Some(played);
+            if is_evaluated {
+                evaluated = Some(played);
             }
         }
-        let mut outcome = self.judge(judged.expect("one of the modes is judged"));
+        let mut outcome = self.evaluate(evaluated.expect("one of the modes is evaluated"));
         for note in notes {
             outcome.note(note);
         }
         outcome
     }
 
-    fn play_in(&self, mode: &str, is_judged: bool) -> Played<ContestFound> {
-        let limit = if is_judged { LIVENESS } else { UNJUDGED };
+    fn play_in(&self, mode: &str, is_evaluated: bool) -> Played<ContestFound> {
+        let limit = if is_evaluated { LIVENESS } else { UNEVALUATED };
         let upstream = FakeUpstream::start_with_seats(SEATS as usize);
         let scene = Scene::with_upstream(upstream, &self.setup(mode), Mix::NOBODY);
         scene.play(async |scene| self.compete(scene, limit).await)
@@ -323,7 +323,7 @@ impl Contest {
         later + self.there * self.usual
     }
 
-    fn judge(&self, mut played: Played<ContestFound>) -> Outcome {
+    fn evaluate(&self, mut played: Played<ContestFound>) -> Outcome {
         played.runtimes_are_free();
         let ContestFound { stats, passing, .. } = played.found;
         let outcome = &mut played.outcome;

@@ -17,7 +17,7 @@ pub(crate) struct BusyMachine {
 }
 
 impl BusyMachine {
-    /// Starts the threads. Their priority is that of attackers, and of the gateway's threads that judge requests.
+    /// Starts the threads. Their priority is that of attackers, and of the gateway's threads that evaluate requests.
     pub(crate) fn start() -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

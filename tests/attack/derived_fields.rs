@@ -36,7 +36,7 @@ const REQUIREMENTS: usize = 1_000;
 
 fn play(clients: HostileClients) -> Outcome {
     /// Resident memory: the bodies of both cores (twice 64 MiB) and as many copies on their way, two bodies that are
-    /// being judged, decoded at up to 48 times their size.
+    /// being evaluated, decoded at up to 48 times their size.
     const MEMORY: u64 = (2 * 128 + 2 * 48 * 3) << 20;
     let mut policies = cheap();
     let of_pods = [
@@ -52,7 +52,7 @@ fn play(clients: HostileClients) -> Outcome {
     let [created, invalid] = [201, 400].map(|code| played.found.with_code(code));
     let mut outcome = end(played, MEMORY);
     outcome.check(
-        "pods are judged with what they ask for, and refused if that is too much",
+        "pods are evaluated with what they ask for, and refused if that is too much",
         created > 0 && invalid > 0,
         format!("{created} are created, {invalid} are refused"),
     );

@@ -1,4 +1,4 @@
-//! `failurePolicy: Ignore` beside load that an attacker makes itself: what cannot be judged in time is not ignored.
+//! `failurePolicy: Ignore` beside load that an attacker makes itself: what cannot be evaluated in time is not ignored.
 
 use http::Method;
 use serde_json::json;
@@ -40,7 +40,7 @@ fn play(users: usize) -> Outcome {
             path: HASTY.into(),
             content_type: JSON,
             body: object.to_string().into(),
-            // Denied, or not judged in time; never created.
+            // Denied, or not evaluated in time; never created.
             codes: &[422, 504],
         }
     };

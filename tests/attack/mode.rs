@@ -1,4 +1,4 @@
-//! Whether figures are measured and judged, too. It is set once, from the arguments.
+//! Whether figures are measured and evaluated, too. It is set once, from the arguments.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

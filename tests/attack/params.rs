@@ -1,4 +1,4 @@
-//! Policies with very many params, and with a large one: each write is judged by all of them.
+//! Policies with very many params, and with a large one: each write is evaluated by all of them.
 
 use http::Method;
 use serde_json::json;
@@ -16,7 +16,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     Attack {
         name: "params",
         point: "27.2",
-        about: "one user's writes are judged by policies with 300 params of 100 entries and one of 1 MB",
+        about: "one user's writes are evaluated by policies with 300 params of 100 entries and one of 1 MB",
         play: || median(|| play(1)),
     },
     Attack {
@@ -94,7 +94,7 @@ fn play(users: usize) -> Outcome {
     let [denied, allowed] = [422, 201].map(|code| played.found.with_code(code));
     let mut outcome = end(played, MEMORY);
     outcome.check(
-        "writes are judged by every param",
+        "writes are evaluated by every param",
         denied > 0 && allowed > 0,
         format!("{denied} are denied, {allowed} are allowed"),
     );

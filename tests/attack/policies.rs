@@ -107,7 +107,7 @@ const LEAST: Duration = ms(5);
 /// How often each attack is played where figures are measured.
 const PLAYS: usize = 3;
 
-/// Plays an attack, several times where figures are measured: what is judged beside a control, the median decides. See
+/// Plays an attack, several times where figures are measured: what is evaluated beside a control, the median decides. See
 /// [`Outcome::median`].
 pub(crate) fn median(play: fn() -> Outcome) -> Outcome {
     if mode::measures() {
@@ -260,7 +260,7 @@ fn costly() -> Vec<HostileRequest> {
 
 fn bodies(clients: HostileClients) -> Outcome {
     /// Resident memory: the bodies of both cores (twice 64 MiB) and as many copies on their way, two bodies that are
-    /// being judged, decoded at up to 48 times their size.
+    /// being evaluated, decoded at up to 48 times their size.
     const MEMORY: u64 = (2 * 128 + 2 * 48 * 3) << 20;
     let mut policies = cheap();
     for resource in ["widgets", "texts"] {
@@ -292,7 +292,7 @@ fn send_elsewhere() {
 }
 
 fn stored(clients: HostileClients) -> Outcome {
-    /// Resident memory: the bytes of both cores (twice 64 MiB), twice over, and two objects that are being judged, decoded at
+    /// Resident memory: the bytes of both cores (twice 64 MiB), twice over, and two objects that are being evaluated, decoded at
     /// up to 48 times their size.
     const MEMORY: u64 = (2 * 128 + 2 * 48 * 2) << 20;
     let asks =

@@ -38,7 +38,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
 /// How long policies should take to come into force, by the time that they take in a gateway that serves nobody.
 const TIMES_ELSEWHERE: u32 = 2;
 
-/// Policies in so many files, while so many users write objects that policies judge.
+/// Policies in so many files, while so many users write objects that policies evaluate.
 fn files(files: usize, users: usize) -> Outcome {
     // Resident memory: each byte of policies is held as text, as an object and compiled, while the former set still is.
     let memory = 30 * bytes() as u64;
@@ -81,7 +81,7 @@ fn files(files: usize, users: usize) -> Outcome {
     let mut played = played;
     played.check_policies();
     played.report_growth(memory);
-    // Files are the operator's, and charged to nobody; the bodies that their policies judge are.
+    // Files are the operator's, and charged to nobody; the bodies that their policies evaluate are.
     played.budget_is_kept(METRICS, BUDGET, 1 << 20);
     let FilesFound {
         responses,
@@ -109,7 +109,7 @@ fn files(files: usize, users: usize) -> Outcome {
     played.outcome
 }
 
-/// A request to create an object that [`cheap`] judges, as long as the smallest of which the budget takes note.
+/// A request to create an object that [`cheap`] evaluates, as long as the smallest of which the budget takes note.
 fn long_map() -> HostileRequest {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "x".repeat(1 << 20)},

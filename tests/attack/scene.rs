@@ -2,7 +2,7 @@
 //!
 //! What is counted decides: failures, responses that others get while the attack is on ([`Goal`]), what the gateway's budgets
 //! hold, long turns of its data cores. Times and resident memory are figures. They are only taken where figures are measured, and
-//! only those with a control are judged, beside seconds before the attack in each of several plays.
+//! only those with a control are evaluated, beside seconds before the attack in each of several plays.
 
 use std::{
     sync::{
@@ -231,7 +231,7 @@ impl<T> Played<T> {
     }
 
     /// No task may have kept a data core to itself for long. Where figures are measured, that is only noted: the same attack is
-    /// judged by it where counts decide.
+    /// evaluated by it where counts decide.
     fn data_cores_are_free(&mut self) {
         let [turns, long] = self.rises(["fairgate_turns_total", "fairgate_long_turns_total"]);
         let longest = self.metrics[1].value("fairgate_longest_turn_seconds") * 1000.0;
@@ -328,7 +328,7 @@ impl<T> Played<T> {
     }
 
     /// Reports by how much resident memory has grown, and how much has not come back. `bytes` is what growth there should be at
-    /// most; what budgets hold is judged exactly, by [`budget_is_kept`](Self::budget_is_kept).
+    /// most; what budgets hold is evaluated exactly, by [`budget_is_kept`](Self::budget_is_kept).
     pub(crate) fn report_memory(&mut self, bytes: u64) {
         self.report_growth(bytes);
         let [before, _, after] = self.outcome.resident;

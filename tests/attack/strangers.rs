@@ -130,7 +130,7 @@ fn token_flood(addresses: u8, at_once: usize) -> Outcome {
 type GoodToken = Result<(usize, Duration), String>;
 
 /// Checks what came of the good tokens of each address. A try of ten may be delayed by the machine, which the turns do not
-/// know of, so the median of them is judged.
+/// know of, so the median of them is evaluated.
 fn check_good_tokens(outcome: &mut Outcome, found: &[(u8, GoodToken)], addresses: u8) {
     /// What begins while the good token and its review are on their way, and two turns: twice as many as run at a time. Without turns all
     /// that wait come before: 256 of one address, and 768 of many.

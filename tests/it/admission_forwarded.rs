@@ -281,8 +281,8 @@ async fn g07_impersonation_is_refused_before_any_policy() {
     assert!(got.text().contains("impersonation"), "{}", got.text());
     assert!(!got.text().contains("ValidatingAdmissionPolicy"));
     assert!(world.writes().is_empty());
-    let judged = "fairgate_admission_requests_total";
-    assert_eq!(world.gateway.metric(judged).await, 0);
+    let evaluated = "fairgate_admission_requests_total";
+    assert_eq!(world.gateway.metric(evaluated).await, 0);
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ fn record(number: u32, decision: AdmissionDecision) -> AdmissionRecord {
         }],
         secret_params: Vec::new(),
         set_by_server: Vec::new(),
-        judging: Duration::from_micros(30),
+        evaluating: Duration::from_micros(30),
         total: Duration::from_micros(40),
     }
 }

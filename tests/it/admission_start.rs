@@ -1,4 +1,4 @@
-//! `fairgate serve` with admission policies that cannot be used: it does not start, so that nothing passes unjudged.
+//! `fairgate serve` with admission policies that cannot be used: it does not start, so that nothing passes unevaluated.
 
 use std::process::{Command, Output};
 

@@ -1,11 +1,11 @@
-//! Policies that judge nothing, because a name in them is wrong, and those that fail because something is absent.
+//! Policies that evaluate nothing, because a name in them is wrong, and those that fail because something is absent.
 
 use serde_json::json;
 
 use crate::policy_test::{Files, as_json, policy, policy_test, run};
 
 #[test]
-fn what_judges_nothing_is_told_and_is_no_success() {
+fn what_evaluates_nothing_is_told_and_is_no_success() {
     let rules = "{resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [Deployment]}]}";
     let wrong = policy("wrong", rules, "object.spec.replicas < 5");
     let typing = policy(
@@ -62,7 +62,7 @@ fn what_judges_nothing_is_told_and_is_no_success() {
     );
     let (code, report) = as_json(&given, &files.0);
     assert_eq!(
-        (code, &report["ok"], &report["isAnyJudged"]),
+        (code, &report["ok"], &report["isAnyEvaluated"]),
         (1, &json!(false), &json!(false))
     );
     // Of several, some may be about others.

@@ -157,7 +157,7 @@ fn a_policy_without_binding_denies_and_the_output_says_so() {
     let (code, out, _) = policy_test(&files.0, &["-f", "."]);
     assert_eq!(code, 1);
     for text in [
-        "policy names has no binding: it is judged as if it had one with validationActions: [Deny]\n",
+        "policy names has no binding: it is evaluated as if it had one with validationActions: [Deny]\n",
         "denied   CREATE configmaps default/b (./object.yaml, line 1)\n",
         "\n  denied: policy names, cost ",
         "\n    spec.validations[0].expression = false (cost ",
@@ -173,7 +173,7 @@ fn a_policy_without_binding_denies_and_the_output_says_so() {
 }
 
 #[test]
-fn updates_are_judged_with_the_old_object() {
+fn updates_are_evaluated_with_the_old_object() {
     let policy = POLICY.replace(
         "object.metadata.name.startsWith('a')",
         "object.data == oldObject.data",
@@ -360,7 +360,7 @@ fn all_mistakes_of_all_files_are_reported_at_once_with_their_lines() {
         "cases.txt, line 3: cases[0].objekt: there is no such key",
         "cases.txt, line 4: cases[0].operation",
         "cases.txt, line 5: cases[0].expect.verdict",
-        "nothing was judged",
+        "nothing was evaluated",
     ] {
         assert!(err.contains(text), "{text}\n{err}");
     }
@@ -405,7 +405,7 @@ fn check_reports_everything_about_policies_at_once() {
     }
 }
 
-/// The expressions of which tests in front of a real server show which a gateway judges as the server does.
+/// The expressions of which tests in front of a real server show which a gateway evaluates as the server does.
 const EXACT: &str = include_str!("../cluster/exactverdicts/expressions.json");
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Two aggregated documents hold everything; a server that has none is asked for each version. The table is read again
 //! every 30 s, and soon after somebody asked for a resource that is not in it, which may just have been defined. Requests that
-//! cannot be judged without knowing wait for that: whoever waits shares the next reading, and there is one in a few seconds
+//! cannot be evaluated without knowing wait for that: whoever waits shares the next reading, and there is one in a few seconds
 //! at most, whatever they ask for. A server that tells versions of its documents is asked every two seconds whether it has a new
 //! one: a policy may be about a version of a resource that nobody asks for.
 

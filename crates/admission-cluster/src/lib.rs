@@ -1,4 +1,4 @@
-//! What judging forwarded requests needs to know about the cluster behind the gateway.
+//! What evaluating forwarded requests needs to know about the cluster behind the gateway.
 //!
 //! [`FollowedCluster`] is a [`ClusterState`](fairgate_admission_layer::ClusterState): it follows namespaces and the params that
 //! policies name by watch, reads single objects that are not known yet, and learns from discovery which resources there
@@ -12,7 +12,7 @@
 //! Everything here runs on the control runtime. Data cores only read: a search in a table behind a lock that writers
 //! hold for one insertion.
 //!
-//! Not here: judging (`fairgate-admission`), and what becomes of requests (`fairgate-admission-layer`).
+//! Not here: evaluating (`fairgate-admission`), and what becomes of requests (`fairgate-admission-layer`).
 
 mod discovery;
 mod follower;

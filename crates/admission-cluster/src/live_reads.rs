@@ -32,7 +32,7 @@ const MAX_ABSENT: usize = 1024;
 const MAX_NAME: usize = 253;
 /// The longest time for reading something as it is now.
 const NOW_LIMIT: Duration = Duration::from_secs(5);
-/// Responses longer than this many bytes are decoded by the threads that judge by costly policies: requests wait for them, and the
+/// Responses longer than this many bytes are decoded by the threads that evaluate by costly policies: requests wait for them, and the
 /// control runtime must not.
 const LARGE: usize = 64 << 10;
 /// The largest object or list that is read, in bytes.

@@ -49,7 +49,7 @@ pub struct PolicyDocuments {
     pub documents: Vec<PolicyDocument>,
     /// Documents that cannot be read. With an error the whole set is invalid.
     pub findings: Vec<Finding>,
-    /// Whether the documents are files: they have not been validated, and their policies may judge admission policies,
+    /// Whether the documents are files: they have not been validated, and their policies may evaluate admission policies,
     /// too. Objects of an API are taken as they are.
     pub are_files: bool,
     /// Whether these are the last good ones of files that have errors now.

@@ -168,7 +168,7 @@ pub struct PolicyPublisher {
     pub fidelity: Fidelity,
     /// What is reported about it.
     pub status: Arc<PublishingStatus>,
-    /// For how long requests may be judged by policies that are not certain to be those of the source; `None`: for any time.
+    /// For how long requests may be evaluated by policies that are not certain to be those of the source; `None`: for any time.
     pub max_staleness: Option<Duration>,
     /// What keeps the policies for the next start; `None`: nothing does.
     pub keep: Option<KeepPolicies>,

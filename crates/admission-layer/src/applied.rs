@@ -4,7 +4,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    evaluate::{Evaluation, Unjudged},
+    evaluate::{Evaluation, Unevaluated},
     known_revisions::KnownRevision,
     objects,
     upstream_objects::StoredObject,
@@ -26,12 +26,12 @@ impl Evaluation {
     /// Why that is not known.
     pub(crate) async fn applied_change(
         &mut self,
-        mut early: Result<Option<StoredObject>, Unjudged>,
+        mut early: Result<Option<StoredObject>, Unevaluated>,
         is_unanswered: bool,
         status: StatusCode,
         version: Option<u64>,
         known: KnownRevision,
-    ) -> Result<AppliedChange, Unjudged> {
+    ) -> Result<AppliedChange, Unevaluated> {
         if let Some(version) = version
             && let Some(made) = self.made(version).await?
         {
@@ -47,19 +47,19 @@ impl Evaluation {
             if was_read && seen.is_none() {
                 // It was one of several bases, of which the others could not be read.
                 let why = "the objects that it may be based on could not be read";
-                return Err(Unjudged::Failed(why.to_owned()));
+                return Err(Unevaluated::Failed(why.to_owned()));
             }
         }
         let (bases, made) = self.as_seen(early?, is_unanswered).await?;
         if version.is_some_and(|version| version != made.version()) {
             let why = "the object was changed again after it was applied";
-            return Err(Unjudged::Failed(why.to_owned()));
+            return Err(Unevaluated::Failed(why.to_owned()));
         }
         Ok((bases, made))
     }
 
     /// The object with the version that an apply has made.
-    async fn made(&self, version: u64) -> Result<Option<StoredObject>, Unjudged> {
+    async fn made(&self, version: u64) -> Result<Option<StoredObject>, Unevaluated> {
         let now = self.stored(self.start_read()).await?;
         match now.filter(|now| now.version() == version) {
             Some(now) => Ok(Some(now)),
@@ -72,10 +72,10 @@ impl Evaluation {
         &mut self,
         old: Option<StoredObject>,
         is_unanswered: bool,
-    ) -> Result<AppliedChange, Unjudged> {
+    ) -> Result<AppliedChange, Unevaluated> {
         let Some(new) = self.stored(self.start_read()).await? else {
             let why = "the object was deleted after it was applied";
-            return Err(Unjudged::Failed(why.to_owned()));
+            return Err(Unevaluated::Failed(why.to_owned()));
         };
         let version = |of: &StoredObject| of.value["metadata"]["resourceVersion"].clone();
         let is_same = old.as_ref().map(version) == Some(version(&new));
@@ -88,7 +88,7 @@ impl Evaluation {
 
     /// Whether this apply has changed an object that is stored, by the time at which its manager did so last.
     fn was_just_applied(&self, stored: &Value) -> bool {
-        let clock = &self.admitter.clock;
+        let clock = &self.evaluator.clock;
         let took = clock.now().since(self.started).as_secs();
         let began = clock.unix_seconds().saturating_sub(took + SKEW);
         let since = i64::try_from(began).unwrap_or(i64::MAX);

@@ -1,6 +1,6 @@
-//! How many audited requests of a core are judged at a time, or read what is stored for that.
+//! How many audited requests of a core are evaluated at a time, or read what is stored for that.
 //!
-//! Who waits for the upstream's answer has no place: a slow upstream does not keep the requests of others from being judged. Nobody has all
+//! Who waits for the upstream's answer has no place: a slow upstream does not keep the requests of others from being evaluated. Nobody has all
 //! places, so what one user's requests read does not either.
 
 use std::{

@@ -1,7 +1,7 @@
-//! Audit mode: a request is forwarded at once, and judged meanwhile, by what was stored before it.
+//! Audit mode: a request is forwarded at once, and evaluated meanwhile, by what was stored before it.
 //!
 //! A request that waits for the upstream's answer holds its body and what was read for it, which are counted, but no
-//! [place](crate::audit_places) among those that are judged.
+//! [place](crate::audit_places) among those that are evaluated.
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
@@ -18,29 +18,29 @@ use crate::{
     decoded::decoded_bytes,
     deletions,
     dry_run::NoDryRuns,
-    evaluate::{Evaluated, Evaluation, Unjudged},
+    evaluate::{Evaluation, EvaluationEnd, Unevaluated},
     known_revisions::KnownRevision,
     late_errors,
     object_name::ObjectName,
     old_read::OldRead,
     reply_copy::CountedReply,
     responses::RefusedRequest,
-    side::{AdmissionSide, JUDGE_LIMIT},
+    side::{AdmissionSide, EVALUATION_LIMIT},
     upstream_objects::StoredObject,
     write_request::WriteVerb,
 };
 
 /// What an audited request holds in memory besides its body and its objects, at most, in bytes.
 const AUDIT_BYTES: usize = 4 << 10;
-const TOO_MANY: &str = "too many requests are being judged";
+const TOO_MANY: &str = "too many requests are being evaluated";
 
 impl AdmissionSide {
-    /// Forwards a request whose body was read, and judges it meanwhile.
+    /// Forwards a request whose body was read, and evaluates it meanwhile.
     pub(crate) async fn audit<S>(
         self: Rc<Self>,
         call: Call,
         mut evaluation: Evaluation,
-        read: Result<(), Unjudged>,
+        read: Result<(), Unevaluated>,
         mut inner: S,
     ) -> Result<Reply, Refusal>
     where
@@ -51,19 +51,19 @@ impl AdmissionSide {
             let no_room = || RefusedRequest::no_room(evaluation.output).into();
             has_room.then_some(()).ok_or_else(no_room)
         });
-        if let Err(unjudged) = read {
-            let record = self.recorded(&evaluation, Err(&unjudged));
-            self.admitter.recorder.record(record);
-            if let Unjudged::Inner(refusal) = unjudged {
+        if let Err(unevaluated) = read {
+            let record = self.recorded(&evaluation, Err(&unevaluated));
+            self.evaluator.recorder.record(record);
+            if let Unevaluated::Inner(refusal) = unevaluated {
                 return Err(refusal);
             }
             return inner.call(call).await;
         }
         let bodies = read_bodies(&evaluation);
-        let now = self.admitter.clock.now();
+        let now = self.evaluator.clock.now();
         let facts = &evaluation.plan.facts;
         let known = self
-            .admitter
+            .evaluator
             .revisions
             .of(&facts.group, &facts.resource, now);
         let (sender, answer) = AnswerSender::new(bodies, evaluation.share.another());
@@ -78,7 +78,7 @@ impl AdmissionSide {
             known,
             is_done: false,
         };
-        fairgate_base::turns::spawn_local_boxed(audit.judge(place, old));
+        fairgate_base::turns::spawn_local_boxed(audit.evaluate(place, old));
         let mut call_end = CallEnd {
             is_answered,
             is_refused: false,
@@ -114,7 +114,7 @@ fn read_bodies(evaluation: &Evaluation) -> ReadBodies {
     }
 }
 
-/// A request that is judged although it is already forwarded. It is recorded also if the gateway stops before that is done.
+/// A request that is evaluated although it is already forwarded. It is recorded also if the gateway stops before that is done.
 struct BackgroundAudit {
     side: Rc<AdmissionSide>,
     evaluation: Evaluation,
@@ -128,12 +128,12 @@ struct BackgroundAudit {
 
 impl BackgroundAudit {
     /// `old` is being read if there was a place for that.
-    async fn judge(mut self, place: Option<AuditPlace>, old: Option<OldRead>) {
+    async fn evaluate(mut self, place: Option<AuditPlace>, old: Option<OldRead>) {
         let end = self.verdict(place, old).await;
         let mut end = self.settled(end).await;
         self.is_done = true;
-        if !matches!(end, Err(Unjudged::Absent)) {
-            self.record(end.as_mut().map_err(|unjudged| &*unjudged));
+        if !matches!(end, Err(Unevaluated::Absent)) {
+            self.record(end.as_mut().map_err(|unevaluated| &*unevaluated));
         }
     }
 
@@ -142,10 +142,10 @@ impl BackgroundAudit {
         &mut self,
         place: Option<AuditPlace>,
         old: Option<OldRead>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         match self.evaluation.plan.facts.verb {
             WriteVerb::Update | WriteVerb::Patch | WriteVerb::Delete => {
-                self.judge_change(place, old).await
+                self.evaluate_change(place, old).await
             }
             WriteVerb::Create if self.evaluation.may_be_unnamed() => {
                 drop(place);
@@ -161,16 +161,16 @@ impl BackgroundAudit {
         }
     }
 
-    /// Judges a write of an object that was stored before.
-    async fn judge_change(
+    /// Evaluates a write of an object that was stored before.
+    async fn evaluate_change(
         &mut self,
         place: Option<AuditPlace>,
         old: Option<OldRead>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         let stated = self.evaluation.stated_version().await?;
         let early = match old {
             Some(old) => self.evaluation.stored(old).await,
-            None => Err(Unjudged::Failed(TOO_MANY.to_owned())),
+            None => Err(Unevaluated::Failed(TOO_MANY.to_owned())),
         };
         let is_unanswered = self.answer.is_awaited();
         if let Ok(Some(early)) = &early {
@@ -178,7 +178,7 @@ impl BackgroundAudit {
         }
         if self.evaluation.is_apply() {
             drop(place);
-            return self.judge_apply(early, is_unanswered).await;
+            return self.evaluate_apply(early, is_unanswered).await;
         }
         let is_stated = |early: &StoredObject| Some(early.version()) == stated;
         if self.evaluation.plan.facts.dry_run
@@ -190,7 +190,7 @@ impl BackgroundAudit {
         drop(place);
         if let Some(stated) = stated {
             drop(early);
-            return self.judge_stated(stated).await;
+            return self.evaluate_stated(stated).await;
         }
         let status = self.answer.status().await;
         self.check_refusal(status)?;
@@ -221,23 +221,26 @@ impl BackgroundAudit {
         match failure {
             Some(failure) => Err(failure),
             None if is_there && (is_refused || is_early) => self.run_by_early(early).await,
-            None => Err(Unjudged::Failed(why)),
+            None => Err(Unevaluated::Failed(why)),
         }
     }
 
-    /// Judges a request by what was stored when it was forwarded, or shortly after that.
-    async fn run_by_early(&mut self, early: Option<StoredObject>) -> Result<Evaluated, Unjudged> {
+    /// Evaluates a request by what was stored when it was forwarded, or shortly after that.
+    async fn run_by_early(
+        &mut self,
+        early: Option<StoredObject>,
+    ) -> Result<EvaluationEnd, Unevaluated> {
         let facts = &self.evaluation.plan.facts;
         let is_marked = |pod: &StoredObject| deletions::may_be_under_way(&pod.value, facts);
         if facts.verb == WriteVerb::Delete && early.as_ref().is_some_and(is_marked) {
             let why = "the pod was already being deleted when it was read";
-            return Err(Unjudged::Failed(why.to_owned()));
+            return Err(Unevaluated::Failed(why.to_owned()));
         }
         self.run(OldRead::Known(early)).await
     }
 
-    /// Judges a write that states a version of its object, but was carried out, or another one was, before the object was read.
-    async fn judge_stated(&mut self, stated: u64) -> Result<Evaluated, Unjudged> {
+    /// Evaluates a write that states a version of its object, but was carried out, or another one was, before the object was read.
+    async fn evaluate_stated(&mut self, stated: u64) -> Result<EvaluationEnd, Unevaluated> {
         let status = self.answer.status().await;
         self.check_refusal(status)?;
         let _place = self.place(None).await?;
@@ -247,25 +250,25 @@ impl BackgroundAudit {
             }
             Ok(_) => {
                 let why = "the stored object did not have the version that the request states";
-                Err(Unjudged::Failed(why.to_owned()))
+                Err(Unevaluated::Failed(why.to_owned()))
             }
-            Err(failure) => Err(Unjudged::Failed(too_late(&failure))),
+            Err(failure) => Err(Unevaluated::Failed(too_late(&failure))),
         }
     }
 
-    /// Judges a server-side apply by the object that it has made.
-    async fn judge_apply(
+    /// Evaluates a server-side apply by the object that it has made.
+    async fn evaluate_apply(
         &mut self,
-        early: Result<Option<StoredObject>, Unjudged>,
+        early: Result<Option<StoredObject>, Unevaluated>,
         is_unanswered: bool,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         if self.evaluation.plan.facts.dry_run {
-            let why = "a dry run of server-side apply cannot be judged in audit mode";
-            return Err(Unjudged::Failed(why.to_owned()));
+            let why = "a dry run of server-side apply cannot be evaluated in audit mode";
+            return Err(Unevaluated::Failed(why.to_owned()));
         }
         let status = self.answer.status().await;
         let Some(status) = status.filter(StatusCode::is_success) else {
-            return Err(Unjudged::Absent);
+            return Err(Unevaluated::Absent);
         };
         self.read_body().await?;
         let version = self.answered.as_ref().and_then(|answered| answered.version);
@@ -306,14 +309,14 @@ impl BackgroundAudit {
         Ok(bases.into_iter().map(Some).collect())
     }
 
-    /// Judges the request by each of the objects that it may be based on. Where the verdicts are not the same, there is none.
+    /// Evaluates the request by each of the objects that it may be based on. Where the verdicts are not the same, there is none.
     async fn run_each(
         &mut self,
         bases: Vec<Option<StoredObject>>,
         made: Option<Value>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         let plan = (bases.len() > 1).then(|| self.evaluation.plan.clone());
-        let mut first = None::<Result<Evaluated, Unjudged>>;
+        let mut first = None::<Result<EvaluationEnd, Unevaluated>>;
         for base in bases {
             if let (Some(_), Some(plan)) = (&first, &plan) {
                 self.evaluation.begin_again(plan);
@@ -329,35 +332,35 @@ impl BackgroundAudit {
                 Some(first) if !says_same(first, &end) => {
                     let why =
                         "it is not known which version of the stored object it was carried out on";
-                    return Err(Unjudged::Failed(why.to_owned()));
+                    return Err(Unevaluated::Failed(why.to_owned()));
                 }
                 Some(_) => {}
                 None => first = Some(end),
             }
         }
-        first.unwrap_or(Err(Unjudged::Absent))
+        first.unwrap_or(Err(Unevaluated::Absent))
     }
 
-    /// Judges the request by a stored object.
-    async fn run(&mut self, old: OldRead) -> Result<Evaluated, Unjudged> {
+    /// Evaluates the request by a stored object.
+    async fn run(&mut self, old: OldRead) -> Result<EvaluationEnd, Unevaluated> {
         let none = None::<(&mut NoDryRuns, &Call)>;
         in_time(self.evaluation.run(old, none)).await
     }
 
-    /// A place among the requests that are judged, if there is none yet.
-    async fn place(&self, place: Option<AuditPlace>) -> Result<AuditPlace, Unjudged> {
+    /// A place among the requests that are evaluated, if there is none yet.
+    async fn place(&self, place: Option<AuditPlace>) -> Result<AuditPlace, Unevaluated> {
         if let Some(place) = place {
             return Ok(place);
         }
         let user = Arc::clone(&self.evaluation.plan.facts.user);
         let taking = Rc::clone(&self.side.audits).take(user);
-        let taken = tokio::time::timeout(JUDGE_LIMIT, taking).await;
-        let too_many = || Unjudged::Failed(TOO_MANY.to_owned());
+        let taken = tokio::time::timeout(EVALUATION_LIMIT, taking).await;
+        let too_many = || Unevaluated::Failed(TOO_MANY.to_owned());
         taken.ok().flatten().ok_or_else(too_many)
     }
 
     /// Reads the body of the answer, once the client has it. Returns it.
-    async fn read_body(&mut self) -> Result<Option<CountedReply>, Unjudged> {
+    async fn read_body(&mut self) -> Result<Option<CountedReply>, Unevaluated> {
         let Some((body, share)) = self.answer.body().await else {
             return Ok(None);
         };
@@ -372,20 +375,23 @@ impl BackgroundAudit {
     }
 
     /// The verdict, unless the upstream refuses the request before a server would ask its policies.
-    async fn settled(&mut self, end: Result<Evaluated, Unjudged>) -> Result<Evaluated, Unjudged> {
+    async fn settled(
+        &mut self,
+        end: Result<EvaluationEnd, Unevaluated>,
+    ) -> Result<EvaluationEnd, Unevaluated> {
         let end = end?;
         let status = self.answer.status().await;
         if self.answered.is_none() {
             // It says what is stored now, or what was wrong.
             self.read_body().await?;
         }
-        if end.judged.checks.is_empty() && status != Some(StatusCode::NOT_FOUND) {
+        if end.evaluated.checks.is_empty() && status != Some(StatusCode::NOT_FOUND) {
             return Ok(end);
         }
         self.check_refusal(status)?;
-        if end.judged.refusal.is_some()
+        if end.evaluated.refusal.is_some()
             && let Some(status) = status.filter(|status| !status.is_success())
-            && let Some(error) = self.evaluation.body_error(&end.judged).await
+            && let Some(error) = self.evaluation.body_error(&end.evaluated).await
             && (status.is_client_error() || status == error.code)
         {
             // Not the policies would have refused it. What the upstream has accepted was no error, whatever is known here.
@@ -396,11 +402,11 @@ impl BackgroundAudit {
     }
 
     /// Whether the upstream's answer is one that a server gives before it asks its policies.
-    fn check_refusal(&self, status: Option<StatusCode>) -> Result<(), Unjudged> {
+    fn check_refusal(&self, status: Option<StatusCode>) -> Result<(), Unevaluated> {
         let facts = &self.evaluation.plan.facts;
         let is_creation = facts.verb == WriteVerb::Create;
         let answered = self.answered.as_ref();
-        let failed = |why: &str| Err(Unjudged::Failed(why.to_owned()));
+        let failed = |why: &str| Err(Unevaluated::Failed(why.to_owned()));
         match status {
             Some(StatusCode::CONFLICT) if !is_creation => failed(
                 "the upstream refused it because of a conflict, which it finds before policies",
@@ -419,7 +425,7 @@ impl BackgroundAudit {
             {
                 failed("the upstream found the object invalid, which it does before policies")
             }
-            Some(StatusCode::NOT_FOUND) if !is_creation => Err(Unjudged::Absent),
+            Some(StatusCode::NOT_FOUND) if !is_creation => Err(Unevaluated::Absent),
             Some(StatusCode::NOT_FOUND) if facts.subresource.is_empty() => {
                 failed("the upstream found no such resource or namespace")
             }
@@ -448,30 +454,30 @@ impl BackgroundAudit {
 
     /// Notes that the upstream has come to this revision.
     fn note_version(&self, version: u64) {
-        let admitter = &self.side.admitter;
-        let (facts, now) = (&self.evaluation.plan.facts, admitter.clock.now());
+        let evaluator = &self.side.evaluator;
+        let (facts, now) = (&self.evaluation.plan.facts, evaluator.clock.now());
         let (group, resource) = (&facts.group, &facts.resource);
-        admitter.revisions.note(group, resource, version, now);
+        evaluator.revisions.note(group, resource, version, now);
     }
 
-    fn record(&self, end: Result<&mut Evaluated, &Unjudged>) {
+    fn record(&self, end: Result<&mut EvaluationEnd, &Unevaluated>) {
         let record = self.side.recorded(&self.evaluation, end);
-        self.side.admitter.recorder.record(record);
+        self.side.evaluator.recorder.record(record);
     }
 }
 
 impl Drop for BackgroundAudit {
     fn drop(&mut self) {
         if !self.is_done {
-            let why = "the gateway stopped before it was judged";
-            self.record(Err(&Unjudged::Failed(why.to_owned())));
+            let why = "the gateway stopped before it was evaluated";
+            self.record(Err(&Unevaluated::Failed(why.to_owned())));
         }
     }
 }
 
 /// What is done while a place is taken.
 async fn in_time<T, E: From<String>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
-    let done = tokio::time::timeout(JUDGE_LIMIT, work).await;
+    let done = tokio::time::timeout(EVALUATION_LIMIT, work).await;
     done.unwrap_or_else(|_elapsed| Err("timed out".to_owned().into()))
 }
 
@@ -482,10 +488,13 @@ fn too_late(failure: &ReadFailure) -> String {
 }
 
 /// Whether policies say the same of a request, by two objects that it may be based on.
-fn says_same(one: &Result<Evaluated, Unjudged>, other: &Result<Evaluated, Unjudged>) -> bool {
+fn says_same(
+    one: &Result<EvaluationEnd, Unevaluated>,
+    other: &Result<EvaluationEnd, Unevaluated>,
+) -> bool {
     match (one, other) {
-        (Ok(one), Ok(other)) => one.judged.says_same(&other.judged),
-        (Err(Unjudged::Absent), Err(Unjudged::Absent)) => true,
+        (Ok(one), Ok(other)) => one.evaluated.says_same(&other.evaluated),
+        (Err(Unevaluated::Absent), Err(Unevaluated::Absent)) => true,
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! What is held of requests that are being judged, within a budget of bytes for each core: their bodies, stored objects,
+//! What is held of requests that are being evaluated, within a budget of bytes for each core: their bodies, stored objects,
 //! pages of lists, responses to dry runs, and objects that are decoded while their request waits for something.
 //!
 //! Nobody takes all of it: [`ByteBudget`] says how much a user may have. An unfinished body may be given up while it is read.
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use crate::lack::Lack;
 
-/// The longest body that is judged, in bytes, as in kube-apiserver.
+/// The longest body that is evaluated, in bytes, as in kube-apiserver.
 pub(crate) const MAX_BODY: usize = 3 << 20;
 
 /// What one request holds of the budget. It is returned when this is dropped.
@@ -85,7 +85,7 @@ pub(crate) enum ReadFailure {
     #[error("the response is too long")]
     TooLong,
     /// The budget is used up.
-    #[error("too many bytes of requests are being judged")]
+    #[error("too many bytes of requests are being evaluated")]
     NoRoom,
     /// Time, or a thread to decode it.
     #[error("{0}")]

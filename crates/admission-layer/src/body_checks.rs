@@ -9,9 +9,9 @@ use fairgate_objects::{field_error::ApiFieldError, go::Quoted};
 use serde_json::{Value, json};
 
 use crate::{
+    evaluated_object::WriteStrategy,
     facts::WriteFacts,
     findings::BodyFindings,
-    judged_object::WriteStrategy,
     object_errors::{conflict, creates_by_put, modified, needs_version, not_found},
     objects,
     write_request::WriteVerb,

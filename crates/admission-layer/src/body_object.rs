@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::{
     body_checks::CheckedBody,
+    evaluated_object::{Fresh, WriteStrategy},
     facts::WriteFacts,
-    judged_object::{Fresh, WriteStrategy},
     object_name::{self, NameSource},
     objects,
     workers::LARGE,
@@ -51,7 +51,7 @@ pub(crate) struct BodyObject {
     pub(crate) decoded: Option<DecodedObject>,
     pub(crate) reading: BodyReading,
     pub(crate) fidelity: Fidelity,
-    /// What the server makes of it; `None` if only the server knows, and the object is then not judged by this body.
+    /// What the server makes of it; `None` if only the server knows, and the object is then not evaluated by this body.
     pub(crate) strategy: Option<WriteStrategy>,
     /// The schema of a custom resource, by which the server prunes it.
     pub(crate) schema: Option<Arc<CustomSchema>>,

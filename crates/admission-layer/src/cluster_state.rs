@@ -1,4 +1,4 @@
-//! What judging requests needs to know about the cluster: namespaces and params ([`ClusterObjects`]), and
+//! What evaluating requests needs to know about the cluster: namespaces and params ([`ClusterObjects`]), and
 //! the kinds of resources.
 
 use std::{pin::Pin, sync::Arc};

@@ -1,4 +1,4 @@
-//! Deletions of collections: judges the stored objects page by page.
+//! Deletions of collections: evaluates the stored objects page by page.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use crate::{
     abort_on_drop::AbortOnDrop,
     body_budget::ReadFailure,
     dry_run::DryRunRefusal,
-    evaluate::{Evaluated, Evaluation, Unjudged},
-    guard::JudgedItem,
+    evaluate::{Evaluation, EvaluationEnd, Unevaluated},
+    guard::EvaluatedItem,
     responses::{RefusedRequest, reasons},
     upstream_objects::{ListFailure, PAGE, UpstreamPage},
 };
@@ -18,21 +18,21 @@ use fairgate_core::digest::is_parameter;
 use fairgate_upstream::path::push_segment;
 
 impl Evaluation {
-    /// Judges each object of a collection. The request is refused if one of them must not be deleted; the objects after it
-    /// are then judged in audit mode only.
+    /// Evaluates each object of a collection. The request is refused if one of them must not be deleted; the objects after it
+    /// are then evaluated in audit mode only.
     ///
     /// What policies do about the objects is kept as long as there is memory for it. Verdicts count in any case.
     ///
     /// # Errors
     ///
     /// Why there is no verdict.
-    pub(crate) async fn collection(&mut self) -> Result<Evaluated, Unjudged> {
+    pub(crate) async fn collection(&mut self) -> Result<EvaluationEnd, Unevaluated> {
         let wanted = self.plan.query.list_parameters();
         let wanted = wanted.map_err(|error| self.bad(&error))?;
         self.set_delete_options().await?;
         let selectors = self.selectors();
-        let stops_early = self.admitter.mode == AdmissionMode::Enforce;
-        let mut all = Evaluated::default();
+        let stops_early = self.evaluator.mode == AdmissionMode::Enforce;
+        let mut all = EvaluationEnd::default();
         let mut left = usize::try_from(wanted.limit)
             .ok()
             .filter(|limit| *limit > 0);
@@ -63,9 +63,9 @@ impl Evaluation {
                 }
                 self.check_deletion(&item)?;
                 self.note_item(&item)?;
-                let end = self.judge(None, Some(item)).await?;
+                let end = self.evaluate(None, Some(item)).await?;
                 self.keep(&mut all, end);
-                if stops_early && all.judged.refusal.is_some() {
+                if stops_early && all.evaluated.refusal.is_some() {
                     return Ok(all);
                 }
                 // Many of them must not keep the core from other requests.
@@ -79,27 +79,27 @@ impl Evaluation {
         }
     }
 
-    /// Notes an object whose deletion is judged, if that is to be guarded.
-    fn note_item(&mut self, object: &Value) -> Result<(), Unjudged> {
-        if self.admitter.guard {
-            let item = JudgedItem::of(object);
+    /// Notes an object whose deletion is evaluated, if that is to be guarded.
+    fn note_item(&mut self, object: &Value) -> Result<(), Unevaluated> {
+        if self.evaluator.guard {
+            let item = EvaluatedItem::of(object);
             if !self.share.take_decoded(item.bytes()) {
                 return Err(RefusedRequest::no_room(self.output).into());
             }
-            self.judged_items.push(item);
+            self.evaluated_items.push(item);
         }
         Ok(())
     }
 
     /// Adds what policies say about one object.
-    fn keep(&mut self, all: &mut Evaluated, mut end: Evaluated) {
-        all.judging += end.judging;
+    fn keep(&mut self, all: &mut EvaluationEnd, mut end: EvaluationEnd) {
+        all.evaluating += end.evaluating;
         // Nobody counts validations that hold.
-        end.judged.checks.retain(|check| check.action.is_some());
-        if !self.share.take(end.judged.bytes()) {
-            end.judged.forget_texts();
+        end.evaluated.checks.retain(|check| check.action.is_some());
+        if !self.share.take(end.evaluated.bytes()) {
+            end.evaluated.forget_texts();
         }
-        all.judged.add(end.judged);
+        all.evaluated.add(end.evaluated);
     }
 
     async fn page(
@@ -108,7 +108,7 @@ impl Evaluation {
         from: &str,
         limit: usize,
     ) -> Result<UpstreamPage, ListFailure> {
-        let (upstream, path) = (self.admitter.upstream.clone(), self.path.clone());
+        let (upstream, path) = (self.evaluator.upstream.clone(), self.path.clone());
         let (selectors, from) = (selectors.to_owned(), from.to_owned());
         let share = self.share.another();
         let reading = async move { upstream.page(&path, &selectors, &from, limit, share).await };
@@ -117,7 +117,7 @@ impl Evaluation {
         page.unwrap_or_else(|error| Err(error.to_string().into()))
     }
 
-    fn not_listed(&self, failure: ListFailure) -> Unjudged {
+    fn not_listed(&self, failure: ListFailure) -> Unevaluated {
         match failure {
             ListFailure::Refused(code, body) => {
                 let refusal = DryRunRefusal {

@@ -1,10 +1,10 @@
 //! Guarded deletions of collections.
 //!
-//! A server judges the objects of a collection as it deletes them. The gateway judges those that it has read: another one may be
+//! A server evaluates the objects of a collection as it deletes them. The gateway evaluates those that it has read: another one may be
 //! created before the deletion, and one of them may be changed. A condition on the version of each is only possible for one
-//! object. So the collection is deleted object by object: each request is the client's own, for the judged version of one object.
+//! object. So the collection is deleted object by object: each request is the client's own, for the evaluated version of one object.
 //!
-//! Not here: judging them (`collection`).
+//! Not here: evaluating them (`collection`).
 
 use bytes::Bytes;
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
@@ -21,7 +21,7 @@ use tower::Service;
 use crate::{
     conditional::{CarriedOut, RecordAtEnd, forget, guarded},
     evaluate::Evaluation,
-    guard::{JudgedItem, MAX_RETRIES},
+    guard::{EvaluatedItem, MAX_RETRIES},
     lack::Lack,
     old_read::OldRead,
     responses::{RefusedRequest, reasons},
@@ -34,7 +34,7 @@ const MAX_WARNINGS: usize = 32;
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 
 impl Evaluation {
-    /// Deletes the judged objects of a collection. If another one is there, or one of them has changed, it is judged again.
+    /// Deletes the evaluated objects of a collection. If another one is there, or one of them has changed, it is evaluated again.
     pub(crate) async fn delete_items<S>(
         &self,
         call: Call,
@@ -50,10 +50,10 @@ impl Evaluation {
         } else {
             WriteGuard::Held
         });
-        let items = self.judged_items.iter().map(Some);
+        let items = self.evaluated_items.iter().map(Some);
         // Of an empty collection, the server may delete what has been created meanwhile.
-        let none = self.judged_items.is_empty().then_some(None);
-        let is_one = self.judged_items.len() <= 1;
+        let none = self.evaluated_items.is_empty().then_some(None);
+        let is_one = self.evaluated_items.len() <= 1;
         let mut warnings = Vec::new();
         for item in items.chain(none) {
             let Some(deletion) = self.deletion(&call, item) else {
@@ -82,7 +82,7 @@ impl Evaluation {
     }
 
     /// The client's request for one of its objects, or for none.
-    fn deletion(&self, call: &Call, item: Option<&JudgedItem>) -> Option<Call> {
+    fn deletion(&self, call: &Call, item: Option<&EvaluatedItem>) -> Option<Call> {
         let mut options = self.plan.facts.options.clone().unwrap_or_else(|| json!({}));
         options["apiVersion"] = json!("meta.k8s.io/v1");
         options["kind"] = json!("DeleteOptions");

@@ -1,4 +1,4 @@
-//! Forwards a request that policies allow, if need be on the condition that the object is still the judged one.
+//! Forwards a request that policies allow, if need be on the condition that the object is still the evaluated one.
 
 use bytes::Bytes;
 use fairgate_apihttp::status_error::StatusError;
@@ -13,10 +13,10 @@ use tower::Service;
 use crate::{
     dry_run::with_body,
     evaluate::Evaluation,
-    guard::{JudgedVersion, MAX_RETRIES, WriteCondition},
+    guard::{EvaluatedVersion, MAX_RETRIES, WriteCondition},
     object_errors,
     old_read::OldRead,
-    plan::JudgePlan,
+    plan::EvaluationPlan,
     responses::{RefusedRequest, reasons},
     workers::LARGE,
 };
@@ -28,9 +28,9 @@ pub(crate) const MAX_CONFLICT: usize = 1 << 20;
 /// What became of a request.
 pub(crate) enum CarriedOut {
     Reply(Reply),
-    /// The stored object is not the one that it was judged by: it is to be judged again.
+    /// The stored object is not the one that it was evaluated by: it is to be evaluated again.
     Changed(Box<Call>, OldRead),
-    /// There is an object with the name that was chosen for it: it is to be judged again with another one.
+    /// There is an object with the name that was chosen for it: it is to be evaluated again with another one.
     NameTaken(Box<Call>),
     /// It is not carried out, because of what the gateway has read.
     Refused(Box<Call>, RefusedRequest),
@@ -56,7 +56,7 @@ impl<'r> RecordAtEnd<'r> {
         }
     }
 
-    /// The request is judged again.
+    /// The request is evaluated again.
     pub(crate) fn cancel(&mut self) {
         self.record = None;
     }
@@ -71,11 +71,11 @@ impl Drop for RecordAtEnd<'_> {
 }
 
 impl Evaluation {
-    /// Forgets what was found out, before the request is judged again.
-    pub(crate) fn begin_again(&mut self, plan: &JudgePlan) {
+    /// Forgets what was found out, before the request is evaluated again.
+    pub(crate) fn begin_again(&mut self, plan: &EvaluationPlan) {
         self.plan = plan.clone();
-        self.judged_version = None;
-        self.judged_items.clear();
+        self.evaluated_version = None;
+        self.evaluated_items.clear();
         self.dry_warnings.clear();
     }
 
@@ -90,15 +90,15 @@ impl Evaluation {
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        let condition = match &self.judged_version {
+        let condition = match &self.evaluated_version {
             None => {
                 return match self.chosen_name() {
                     Some(chosen) => self.forward_named(call, inner, record, chosen).await,
                     None => Ok(CarriedOut::Reply(inner.call(call).await?)),
                 };
             }
-            Some(_) if !self.admitter.guard => WriteCondition::None,
-            Some(judged) => self.condition(judged).await,
+            Some(_) if !self.evaluator.guard => WriteCondition::None,
+            Some(evaluated) => self.condition(evaluated).await,
         };
         record.guarded(match &condition {
             WriteCondition::OfClient(_) | WriteCondition::OtherVersion => WriteGuard::Client,
@@ -116,7 +116,7 @@ impl Evaluation {
                 Ok(CarriedOut::Reply(inner.call(guarded).await?))
             }
             WriteCondition::OtherVersion => {
-                // A version that is newer than the judged one shows that the object has changed.
+                // A version that is newer than the evaluated one shows that the object has changed.
                 if retries < MAX_RETRIES
                     && let Some(old) = self.changed().await
                 {
@@ -141,25 +141,27 @@ impl Evaluation {
         }
     }
 
-    /// The condition that keeps the write from changing another object than the judged one.
-    async fn condition(&self, judged: &JudgedVersion) -> WriteCondition {
+    /// The condition that keeps the write from changing another object than the evaluated one.
+    async fn condition(&self, evaluated: &EvaluatedVersion) -> WriteCondition {
         let (facts, query) = (&self.plan.facts, &self.plan.query);
         if self.body.len() <= LARGE {
-            return judged.condition(facts, &self.content_type, &self.body, query);
+            return evaluated.condition(facts, &self.content_type, &self.body, query);
         }
-        let (judged, facts, query) = (judged.clone(), facts.clone(), query.clone());
+        let (evaluated, facts, query) = (evaluated.clone(), facts.clone(), query.clone());
         let (content_type, body) = (self.content_type.clone(), self.body.clone());
-        let making = move || judged.condition(&facts, &content_type, &body, &query);
+        let making = move || evaluated.condition(&facts, &content_type, &body, &query);
         let made = self.off_core(self.body.len(), making).await;
         made.unwrap_or(WriteCondition::Unreadable)
     }
 
-    /// The stored object, if it is not the one that the request was judged by.
+    /// The stored object, if it is not the one that the request was evaluated by.
     async fn changed(&self) -> Option<OldRead> {
         let found = self.start_read().end().await.ok()?;
-        let version = found.as_ref().map(|found| JudgedVersion::of(&found.value));
-        let version = version.unwrap_or_else(JudgedVersion::absent);
-        (self.judged_version.as_ref() != Some(&version)).then_some(OldRead::Known(found))
+        let version = found
+            .as_ref()
+            .map(|found| EvaluatedVersion::of(&found.value));
+        let version = version.unwrap_or_else(EvaluatedVersion::absent);
+        (self.evaluated_version.as_ref() != Some(&version)).then_some(OldRead::Known(found))
     }
 
     fn refuse(&self, call: Call, error: &StatusError) -> CarriedOut {

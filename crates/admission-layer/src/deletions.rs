@@ -44,7 +44,7 @@ pub(crate) fn choose(options: &mut Value, old: &Value, facts: &WriteFacts) {
     }
 }
 
-/// Whether the server may be about to delete a pod immediately, which it marks before: by the deletion that is judged, or another one.
+/// Whether the server may be about to delete a pod immediately, which it marks before: by the deletion that is evaluated, or another one.
 pub(crate) fn may_be_under_way(pod: &Value, facts: &WriteFacts) -> bool {
     let metadata = &pod["metadata"];
     is_of_pod(facts)

@@ -27,9 +27,9 @@ use http::StatusCode;
 
 use crate::{
     evaluate::Evaluation,
+    evaluated_object,
+    evaluation_job::EvaluatedWrite,
     findings::FoundNamespace,
-    judge_job::JudgedWrite,
-    judged_object,
     object_errors::{details, dotted, not_found},
     objects,
     write_request::WriteVerb,
@@ -49,11 +49,11 @@ pub(crate) struct EarlierError {
 }
 
 impl Evaluation {
-    /// What a server would have said of a request that is refused here: with its verdict if policies deny it, else because it could not be judged.
+    /// What a server would have said of a request that is refused here: with its verdict if policies deny it, else because it could not be evaluated.
     pub(crate) async fn earlier_error(
         &self,
         call: &Call,
-        denied: Option<&JudgedWrite>,
+        denied: Option<&EvaluatedWrite>,
     ) -> Option<EarlierError> {
         if self.plan.facts.verb == WriteVerb::Connect {
             return None;
@@ -82,19 +82,19 @@ impl Evaluation {
         })
     }
 
-    /// What a server would have said of a judged request once it has read its body.
-    pub(crate) async fn body_error(&self, judged: &JudgedWrite) -> Option<StatusError> {
+    /// What a server would have said of an evaluated request once it has read its body.
+    pub(crate) async fn body_error(&self, evaluated: &EvaluatedWrite) -> Option<StatusError> {
         let findings = &self.plan.facts.findings;
         let mut error = findings.error().cloned();
         if error.is_none() {
-            error = self.namespace_error(judged.namespace).await;
+            error = self.namespace_error(evaluated.namespace).await;
         }
         error.or_else(|| findings.late_error().cloned())
     }
 
     /// The response to a request for a resource that there is not.
     fn unserved(&self) -> ApiResponse {
-        if judged_object::is_of_kubernetes(&self.plan.facts.group) {
+        if evaluated_object::is_of_kubernetes(&self.plan.facts.group) {
             return ApiResponse::error(&StatusError::no_route(), self.output);
         }
         let text = Bytes::from_static(b"404 page not found\n");
@@ -104,7 +104,7 @@ impl Evaluation {
     /// Whether the request is for a custom resource. An error to find that out leaves the answer to the policies.
     async fn is_custom(&self) -> bool {
         let facts = &self.plan.facts;
-        if judged_object::is_of_kubernetes(&facts.group) {
+        if evaluated_object::is_of_kubernetes(&facts.group) {
             return false;
         }
         matches!(self.definition().await, Ok(Some(_)))
@@ -123,7 +123,7 @@ impl Evaluation {
     /// Paths and methods that kube-apiserver's router does not have.
     fn route_error(&self) -> Option<StatusError> {
         let facts = &self.plan.facts;
-        if !judged_object::is_of_kubernetes(&facts.group) {
+        if !evaluated_object::is_of_kubernetes(&facts.group) {
             return None;
         }
         let has_name = !self.info.name().is_empty();
@@ -232,7 +232,7 @@ impl Evaluation {
     async fn is_unserved(&self) -> bool {
         let facts = &self.plan.facts;
         let served = || {
-            let cluster = &self.admitter.cluster;
+            let cluster = &self.evaluator.cluster;
             cluster.resource(
                 &facts.group,
                 &facts.version,
@@ -243,7 +243,7 @@ impl Evaluation {
         if !facts.subresource.is_empty() || served().is_some() || self.is_defined().await {
             return false;
         }
-        let read = self.admitter.cluster.resources_read();
+        let read = self.evaluator.cluster.resources_read();
         let read = tokio::time::timeout(RESOURCES_LIMIT, read).await;
         matches!(read, Ok(Ok(()))) && served().is_none()
     }
@@ -252,7 +252,7 @@ impl Evaluation {
     /// resource. What cannot be found out leaves the answer to the policies.
     async fn is_defined(&self) -> bool {
         let facts = &self.plan.facts;
-        if !judged_object::is_of_kubernetes(&facts.group) {
+        if !evaluated_object::is_of_kubernetes(&facts.group) {
             return !matches!(self.definition().await, Ok(None));
         }
         let is_version =
@@ -260,7 +260,7 @@ impl Evaluation {
         self.strategy(None).is_some() && built_in_kinds().iter().any(is_version)
     }
 
-    /// What is wrong with the namespace of a request, as the plugin `NamespaceLifecycle` finds out. `found` is what judging has read of it.
+    /// What is wrong with the namespace of a request, as the plugin `NamespaceLifecycle` finds out. `found` is what evaluating has read of it.
     async fn namespace_error(&self, found: Option<FoundNamespace>) -> Option<StatusError> {
         let facts = &self.plan.facts;
         if facts.is_namespace() {
@@ -277,7 +277,7 @@ impl Evaluation {
         if !is_create || facts.namespace.is_empty() || facts.resource.ends_with("accessreviews") {
             return None;
         }
-        let cluster = &self.admitter.cluster;
+        let cluster = &self.evaluator.cluster;
         let found = match (found, cluster.namespace(&facts.namespace)) {
             (Some(found), _) => found,
             (None, Some(known)) => FoundNamespace::of(Ok(&known)),

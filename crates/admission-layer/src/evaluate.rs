@@ -1,5 +1,5 @@
 //! From a request whose body was read to what policies say about it: reads the stored object, makes the object that will be
-//! stored, and judges.
+//! stored, and evaluates.
 
 use std::{
     cell::Cell,
@@ -29,37 +29,37 @@ use tokio::runtime::Handle;
 
 use crate::{
     abort_on_drop::AbortOnDrop,
-    admitter::Admitter,
     body_budget::{BodyShare, ReadFailure},
     body_object::{BodyObject, BodyReading},
     deletions,
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
-    guard::{JudgedItem, JudgedVersion},
-    judge_inputs::ReadInputs,
-    judge_job::{JudgeJob, JudgedWrite},
-    judged_object::Fresh,
-    judging::JudgeFailure,
+    evaluated_object::Fresh,
+    evaluating::EvaluationFailure,
+    evaluation_inputs::ReadInputs,
+    evaluation_job::{EvaluatedWrite, EvaluationJob},
+    guard::{EvaluatedItem, EvaluatedVersion},
     lack::Lack,
     object_name::ObjectName,
     objects,
     old_read::OldRead,
     options,
-    plan::JudgePlan,
+    plan::EvaluationPlan,
+    request_evaluator::RequestEvaluator,
     responses::{RefusedRequest, reasons},
     upstream_objects::StoredObject,
     workers::LARGE,
     write_request::WriteVerb,
 };
 
-/// A request that is judged, with what is needed of its call: it may be judged when the call is gone.
+/// A request that is evaluated, with what is needed of its call: it may be evaluated when the call is gone.
 pub(crate) struct Evaluation {
-    pub(crate) admitter: Arc<Admitter>,
+    pub(crate) evaluator: Arc<RequestEvaluator>,
     pub(crate) control: Handle,
     /// The ID of the request.
     pub(crate) id: u128,
-    /// When the request came to be judged.
+    /// When the request came to be evaluated.
     pub(crate) started: Time,
-    pub(crate) plan: JudgePlan,
+    pub(crate) plan: EvaluationPlan,
     pub(crate) info: RequestInfo,
     pub(crate) content_type: String,
     /// The path of the request as it was sent.
@@ -67,7 +67,7 @@ pub(crate) struct Evaluation {
     /// The query as it was sent, or empty.
     pub(crate) raw_query: String,
     pub(crate) body: Bytes,
-    /// The object in the body, if it was decoded when the body was read, and is judged next. Parts that no policy reads are not in it.
+    /// The object in the body, if it was decoded when the body was read, and is evaluated next. Parts that no policy reads are not in it.
     pub(crate) decoded: Option<DecodedObject>,
     /// What was said of the duplicate fields that were removed from the body.
     pub(crate) duplicates: Vec<String>,
@@ -79,11 +79,11 @@ pub(crate) struct Evaluation {
     pub(crate) is_silent: Cell<bool>,
     pub(crate) output: Output,
     pub(crate) share: BodyShare,
-    /// The stored object by which it is judged.
-    pub(crate) judged_version: Option<JudgedVersion>,
+    /// The stored object by which it is evaluated.
+    pub(crate) evaluated_version: Option<EvaluatedVersion>,
     pub(crate) object_name: ObjectName,
-    /// The stored objects of a collection by which its guarded deletion is judged.
-    pub(crate) judged_items: Vec<JudgedItem>,
+    /// The stored objects of a collection by which its guarded deletion is evaluated.
+    pub(crate) evaluated_items: Vec<EvaluatedItem>,
     /// The warnings of the upstream about the dry run.
     pub(crate) dry_warnings: Vec<HeaderValue>,
     /// Whether the upstream has carried out the request itself: what is read from then on is too new, unless the request is
@@ -95,9 +95,9 @@ pub(crate) struct Evaluation {
 
 /// What policies say, and how that was found out.
 #[derive(Debug, Default)]
-pub(crate) struct Evaluated {
-    pub(crate) judged: JudgedWrite,
-    pub(crate) judging: Duration,
+pub(crate) struct EvaluationEnd {
+    pub(crate) evaluated: EvaluatedWrite,
+    pub(crate) evaluating: Duration,
     /// The response, if the request need not be forwarded for it.
     pub(crate) reply: Option<EarlyReply>,
 }
@@ -120,7 +120,7 @@ pub(crate) struct DrySeen {
 
 /// Why there is no verdict.
 #[derive(Debug)]
-pub(crate) enum Unjudged {
+pub(crate) enum Unevaluated {
     /// The request is wrong, or refused by the upstream.
     Refused(Box<RefusedRequest>),
     /// Time or a thread is lacking, whatever the failure policies say.
@@ -133,13 +133,13 @@ pub(crate) enum Unjudged {
     Inner(Refusal),
 }
 
-impl From<String> for Unjudged {
+impl From<String> for Unevaluated {
     fn from(why: String) -> Self {
         Self::Failed(why)
     }
 }
 
-impl From<RefusedRequest> for Unjudged {
+impl From<RefusedRequest> for Unevaluated {
     fn from(refused: RefusedRequest) -> Self {
         Self::Refused(Box::new(refused))
     }
@@ -156,7 +156,7 @@ impl Evaluation {
             return OldRead::None;
         }
         let path = objects::stored_path(&self.path, &self.info);
-        let upstream = self.admitter.upstream.clone();
+        let upstream = self.evaluator.upstream.clone();
         let share = self.share.another();
         let reading = async move { upstream.object(&path, share).await };
         OldRead::Reading(AbortOnDrop(tasks::spawn_with_result(
@@ -165,7 +165,7 @@ impl Evaluation {
         )))
     }
 
-    /// Judges the request. `call` is where a dry run can be made of it.
+    /// Evaluates the request. `call` is where a dry run can be made of it.
     ///
     /// # Errors
     ///
@@ -174,7 +174,7 @@ impl Evaluation {
         &mut self,
         old: OldRead,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         match self.plan.facts.verb {
             WriteVerb::Create => self.created(dry).await,
             WriteVerb::Update => self.updated(old, dry).await,
@@ -188,7 +188,7 @@ impl Evaluation {
     async fn created<D: DryRuns>(
         &mut self,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         self.set_write_options();
         let mut dry = dry;
         let first = dry.as_mut().map(|(runs, call)| (&mut **runs, *call));
@@ -197,17 +197,17 @@ impl Evaluation {
             (Some(object), reply) => (object, reply),
             (None, Some(EarlyReply::Error(late))) => match self.object_of_late(dry).await {
                 Some(object) => (object, Some(EarlyReply::Error(late))),
-                None => return Err(Unjudged::Refused(late)),
+                None => return Err(Unevaluated::Refused(late)),
             },
             (None, reply) => {
-                let mut end = self.judge_body(self.reading()?, None).await?;
+                let mut end = self.evaluate_body(self.reading()?, None).await?;
                 end.reply = reply;
                 return Ok(end);
             }
         };
         let is_generated = !matches!(self.object_name, ObjectName::OfClient);
         self.plan.facts_mut().name_by(&object, is_generated);
-        let mut end = self.judge(Some(object), None).await?;
+        let mut end = self.evaluate(Some(object), None).await?;
         end.reply = reply;
         Ok(end)
     }
@@ -216,16 +216,16 @@ impl Evaluation {
         &mut self,
         old: OldRead,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         self.set_write_options();
         let old = self.old(old).await?;
-        if old.is_none() && self.admitter.guard {
-            return Err(Unjudged::Absent);
+        if old.is_none() && self.evaluator.guard {
+            return Err(Unevaluated::Absent);
         }
         let seen = self.dry_object(dry).await?;
         let mut end = match seen.object {
-            Some(found) => self.judge(Some(found), old).await?,
-            None => self.judge_body(self.reading()?, old).await?,
+            Some(found) => self.evaluate(Some(found), old).await?,
+            None => self.evaluate_body(self.reading()?, old).await?,
         };
         end.reply = seen.reply;
         Ok(end)
@@ -235,56 +235,56 @@ impl Evaluation {
         &mut self,
         old: OldRead,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         self.set_write_options();
         let old = self.old(old).await?;
         if let Some(applied) = self.applied.take() {
             self.plan.fidelity = Fidelity::Completed;
-            return self.judge(Some(applied), old).await;
+            return self.evaluate(Some(applied), old).await;
         }
         if self.is_apply() {
             let (object, reply) = self.applied(dry).await?;
-            let mut end = self.judge(Some(object), old).await?;
+            let mut end = self.evaluate(Some(object), old).await?;
             end.reply = reply;
             return Ok(end);
         }
         let Some(old) = old else {
-            return Err(Unjudged::Absent);
+            return Err(Unevaluated::Absent);
         };
         let seen = self.dry_object(dry).await?;
         let mut end = if let Some(found) = seen.object {
-            self.judge(Some(found), Some(old)).await?
+            self.evaluate(Some(found), Some(old)).await?
         } else {
             let format = patch_type(&self.content_type);
             let format = format.map_err(|error| self.bad(&error))?;
             let reading = BodyReading::Patch(format);
-            self.judge_body(reading, Some(old)).await?
+            self.evaluate_body(reading, Some(old)).await?
         };
         end.reply = seen.reply;
         Ok(end)
     }
 
-    async fn deleted(&mut self, old: OldRead) -> Result<Evaluated, Unjudged> {
+    async fn deleted(&mut self, old: OldRead) -> Result<EvaluationEnd, Unevaluated> {
         self.set_delete_options().await?;
         let Some(old) = self.old(old).await? else {
-            return Err(Unjudged::Absent);
+            return Err(Unevaluated::Absent);
         };
         self.check_deletion(&old)?;
-        let is_audit = self.admitter.mode == AdmissionMode::Audit;
+        let is_audit = self.evaluator.mode == AdmissionMode::Audit;
         let options = self.plan.facts.options.as_ref();
         if is_audit && deletions::changes_nothing(options, &old, &self.plan.facts) {
             // The server does not ask its policies.
-            return Err(Unjudged::Absent);
+            return Err(Unevaluated::Absent);
         }
         if let Some(mut options) = self.plan.facts_mut().options.take() {
             deletions::choose(&mut options, &old, &self.plan.facts);
             self.plan.facts_mut().options = Some(options);
         }
-        self.judge(None, Some(old)).await
+        self.evaluate(None, Some(old)).await
     }
 
     /// Checks the preconditions of a deletion against the stored object.
-    pub(crate) fn check_deletion(&self, old: &Value) -> Result<(), Unjudged> {
+    pub(crate) fn check_deletion(&self, old: &Value) -> Result<(), Unevaluated> {
         let facts = &self.plan.facts;
         let Some(options) = &facts.options else {
             return Ok(());
@@ -292,12 +292,12 @@ impl Evaluation {
         deletions::check(options, old, facts).map_err(|error| self.bad(&error))
     }
 
-    async fn connected(&mut self) -> Result<Evaluated, Unjudged> {
+    async fn connected(&mut self) -> Result<EvaluationEnd, Unevaluated> {
         let (kind, object) = self.plan.query.connect_options(&self.info);
         if self.plan.facts.kind[2].is_empty() {
             self.plan.facts_mut().set_kind("v1", kind);
         }
-        self.judge(Some(object), None).await
+        self.evaluate(Some(object), None).await
     }
 
     /// Whether it is a server-side apply.
@@ -311,7 +311,7 @@ impl Evaluation {
         self.plan.facts_mut().options = Some(options);
     }
 
-    pub(crate) async fn set_delete_options(&mut self) -> Result<(), Unjudged> {
+    pub(crate) async fn set_delete_options(&mut self) -> Result<(), Unevaluated> {
         let sent = if self.body.is_empty() {
             self.plan.query.delete_options()
         } else {
@@ -333,7 +333,7 @@ impl Evaluation {
         &self,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Unjudged> {
+    ) -> Result<T, Unevaluated> {
         self.off_core_above(LARGE, bytes, work).await
     }
 
@@ -343,23 +343,23 @@ impl Evaluation {
         large: usize,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Unjudged> {
+    ) -> Result<T, Unevaluated> {
         if bytes <= large {
             return Ok(work());
         }
         let user = &self.plan.facts.user.name;
-        let done = self.admitter.workers.run(user, bytes, work).await;
-        done.map_err(|_| Unjudged::Lacking(Lack::Worker))
+        let done = self.evaluator.workers.run(user, bytes, work).await;
+        done.map_err(|_| Unevaluated::Lacking(Lack::Worker))
     }
 
     /// How the body is read if it is the object.
-    fn reading(&self) -> Result<BodyReading, Unjudged> {
+    fn reading(&self) -> Result<BodyReading, Unevaluated> {
         let format = objects::body_format(&self.content_type).map_err(|error| self.bad(&error))?;
         Ok(BodyReading::Object(format))
     }
 
     /// The body, as it is to be read.
-    async fn body_object(&self, reading: BodyReading) -> Result<BodyObject, Unjudged> {
+    async fn body_object(&self, reading: BodyReading) -> Result<BodyObject, Unevaluated> {
         let schema = self.custom_schema().await?;
         Ok(BodyObject {
             bytes: self.body.clone(),
@@ -368,7 +368,7 @@ impl Evaluation {
             fidelity: self.plan.fidelity,
             strategy: self.strategy(schema.as_deref()),
             schema,
-            fresh: Fresh::new(self.admitter.clock.unix_seconds()),
+            fresh: Fresh::new(self.evaluator.clock.unix_seconds()),
             is_new: self.plan.facts.verb == WriteVerb::Create,
             name: self.name_source(),
             owner: self.plan.owner.clone(),
@@ -378,7 +378,7 @@ impl Evaluation {
     }
 
     /// The object in the body.
-    pub(crate) async fn object(&mut self) -> Result<Value, Unjudged> {
+    pub(crate) async fn object(&mut self) -> Result<Value, Unevaluated> {
         let mut body = self.body_object(self.reading()?).await?;
         // The object may yet get another name.
         body.is_new = false;
@@ -390,42 +390,42 @@ impl Evaluation {
         Ok(object)
     }
 
-    /// Judges the request by the object in its body. A large one is read on a worker thread, and immediately judged there.
-    async fn judge_body(
+    /// Evaluates the request by the object in its body. A large one is read on a worker thread, and immediately evaluated there.
+    async fn evaluate_body(
         &mut self,
         reading: BodyReading,
         old: Option<Value>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         let mut body = self.body_object(reading).await?;
         let decoded = self.decoded.take();
         if !body.is_large() && self.share.text_bytes() <= LARGE {
             body.decoded = decoded;
             let read = body.read(self.plan.facts_mut(), old.as_ref());
             let object = read.map_err(|error| self.bad(&error))?;
-            return self.judge(Some(object), old).await;
+            return self.evaluate(Some(object), old).await;
         }
         // It is read again on the thread, and not held decoded until then.
         drop(decoded);
         let mut job = self.job(None, old);
         job.body = Some(body);
-        let end = self.admitter.judge(job, true, &self.control).await;
-        let end = end.map_err(|failure| self.unjudged(failure))?;
+        let end = self.evaluator.evaluate(job, true, &self.control).await;
+        let end = end.map_err(|failure| self.unevaluated(failure))?;
         self.plan.facts = end.facts;
-        Ok(Evaluated {
-            judged: end.judged,
-            judging: end.judging,
+        Ok(EvaluationEnd {
+            evaluated: end.evaluated,
+            evaluating: end.evaluating,
             reply: None,
         })
     }
 
     /// The end of reading a stored object.
-    pub(crate) async fn stored(&self, read: OldRead) -> Result<Option<StoredObject>, Unjudged> {
+    pub(crate) async fn stored(&self, read: OldRead) -> Result<Option<StoredObject>, Unevaluated> {
         let read = read.end().await;
         read.map_err(|failure| self.unread("read the stored object", failure))
     }
 
     /// The stored object. If there is none, the request creates it.
-    async fn old(&mut self, read: OldRead) -> Result<Option<Value>, Unjudged> {
+    async fn old(&mut self, read: OldRead) -> Result<Option<Value>, Unevaluated> {
         let stored = self.stored(read).await?;
         Ok(self.as_old(stored))
     }
@@ -443,11 +443,11 @@ impl Evaluation {
             {
                 options["kind"] = json!("CreateOptions");
             }
-            self.judged_version = self.admitter.guard.then(JudgedVersion::absent);
+            self.evaluated_version = self.evaluator.guard.then(EvaluatedVersion::absent);
             return None;
         };
         self.share.join(stored.share);
-        self.judged_version = Some(JudgedVersion::of(&stored.value));
+        self.evaluated_version = Some(EvaluatedVersion::of(&stored.value));
         self.plan.facts_mut().set_kind_by(&stored.value);
         Some(stored.value)
     }
@@ -457,12 +457,12 @@ impl Evaluation {
     async fn dry_object<D: DryRuns>(
         &mut self,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<DrySeen, Unjudged> {
+    ) -> Result<DrySeen, Unevaluated> {
         let is_unknown = self.plan.fidelity > Fidelity::AsSent && self.strategy(None).is_none();
         if self.plan.fidelity < Fidelity::DryRun && !is_unknown {
             return Ok(DrySeen::default());
         }
-        // What the dry run shows is judged.
+        // What the dry run shows is evaluated.
         self.decoded = None;
         if is_unknown {
             self.check_dry_runs()?;
@@ -487,10 +487,12 @@ impl Evaluation {
     async fn applied<D: DryRuns>(
         &mut self,
         dry: Option<(&mut D, &Call)>,
-    ) -> Result<(Value, Option<EarlyReply>), Unjudged> {
-        let failed = |why: &str| Unjudged::Failed(why.to_owned());
+    ) -> Result<(Value, Option<EarlyReply>), Unevaluated> {
+        let failed = |why: &str| Unevaluated::Failed(why.to_owned());
         let Some((dry, call)) = dry else {
-            return Err(failed("server-side apply can only be judged by a dry run"));
+            return Err(failed(
+                "server-side apply can only be evaluated by a dry run",
+            ));
         };
         self.plan.fidelity = Fidelity::DryRun;
         // An apply that fails says nothing of duplicate fields.
@@ -502,12 +504,16 @@ impl Evaluation {
         Ok((applied?, seen.reply))
     }
 
-    async fn dry_run<D: DryRuns>(&mut self, dry: &mut D, call: &Call) -> Result<DrySeen, Unjudged> {
+    async fn dry_run<D: DryRuns>(
+        &mut self,
+        dry: &mut D,
+        call: &Call,
+    ) -> Result<DrySeen, Unevaluated> {
         let end = dry.dry_run(call, &self.body, None, &mut self.share).await;
         if call.context.has_ended() {
-            return Err(Unjudged::Inner(Refusal::ClientGone));
+            return Err(Unevaluated::Inner(Refusal::ClientGone));
         }
-        match end.map_err(Unjudged::Inner)? {
+        match end.map_err(Unevaluated::Inner)? {
             DryRunEnd::Object(object, reply, warnings) => {
                 self.dry_warnings = warnings;
                 self.plan.facts_mut().set_kind_by(&object);
@@ -524,71 +530,71 @@ impl Evaluation {
             DryRunEnd::NoObject => Ok(DrySeen::default()),
             DryRunEnd::Refused(status, refusal) => self.refused_dry_run(status, refusal),
             DryRunEnd::NoRoom => Err(RefusedRequest::no_room(self.output).into()),
-            DryRunEnd::Lacking(lack) => Err(Unjudged::Lacking(lack)),
-            DryRunEnd::Failed(why) => Err(Unjudged::Failed(why)),
+            DryRunEnd::Lacking(lack) => Err(Unevaluated::Lacking(lack)),
+            DryRunEnd::Failed(why) => Err(Unevaluated::Failed(why)),
         }
     }
 
-    pub(crate) async fn judge(
+    pub(crate) async fn evaluate(
         &mut self,
         object: Option<Value>,
         old_object: Option<Value>,
-    ) -> Result<Evaluated, Unjudged> {
+    ) -> Result<EvaluationEnd, Unevaluated> {
         let job = self.job(object, old_object);
         let is_large = self.share.text_bytes() > LARGE;
-        let end = self.admitter.judge(job, is_large, &self.control).await;
-        let end = end.map_err(|failure| self.unjudged(failure))?;
-        Ok(Evaluated {
-            judged: end.judged,
-            judging: end.judging,
+        let end = self.evaluator.evaluate(job, is_large, &self.control).await;
+        let end = end.map_err(|failure| self.unevaluated(failure))?;
+        Ok(EvaluationEnd {
+            evaluated: end.evaluated,
+            evaluating: end.evaluating,
             reply: None,
         })
     }
 
-    fn unjudged(&self, failure: JudgeFailure) -> Unjudged {
+    fn unevaluated(&self, failure: EvaluationFailure) -> Unevaluated {
         match failure {
-            JudgeFailure::BadBody(error) => self.bad(&error),
-            JudgeFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
-            JudgeFailure::Lacking(lack) => Unjudged::Lacking(lack),
-            JudgeFailure::Unread(why) => Unjudged::Failed(why),
+            EvaluationFailure::BadBody(error) => self.bad(&error),
+            EvaluationFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
+            EvaluationFailure::Lacking(lack) => Unevaluated::Lacking(lack),
+            EvaluationFailure::Unread(why) => Unevaluated::Failed(why),
         }
     }
 
-    fn job(&self, object: Option<Value>, old_object: Option<Value>) -> JudgeJob {
-        JudgeJob {
+    fn job(&self, object: Option<Value>, old_object: Option<Value>) -> EvaluationJob {
+        EvaluationJob {
             policies: Arc::clone(&self.plan.policies),
-            cluster: Arc::clone(&self.admitter.cluster),
+            cluster: Arc::clone(&self.evaluator.cluster),
             facts: Arc::clone(&self.plan.facts),
             body: None,
             object: object.map(Arc::new),
             old_object: old_object.map(Arc::new),
             read: ReadInputs::default(),
             answers: KnownAnswers::new(),
-            clock: self.admitter.clock.clone(),
+            clock: self.evaluator.clock.clone(),
             share: self.share.another(),
             is_counted: false,
             is_abandoned: Arc::new(AtomicBool::new(false)),
         }
     }
 
-    pub(crate) fn check_unanswered(&self) -> Result<(), Unjudged> {
+    pub(crate) fn check_unanswered(&self) -> Result<(), Unevaluated> {
         if self.is_answered.get() && !self.plan.facts.dry_run {
             let why = "the request was carried out before the stored object was read";
-            return Err(Unjudged::Failed(why.to_owned()));
+            return Err(Unevaluated::Failed(why.to_owned()));
         }
         Ok(())
     }
 
     /// Why there is no verdict when something could not be read.
-    pub(crate) fn unread(&self, what: &str, failure: ReadFailure) -> Unjudged {
+    pub(crate) fn unread(&self, what: &str, failure: ReadFailure) -> Unevaluated {
         match failure {
             ReadFailure::NoRoom => RefusedRequest::no_room(self.output).into(),
-            ReadFailure::Lacking(lack) => Unjudged::Lacking(lack),
-            failure => Unjudged::Failed(format!("cannot {what}: {failure}")),
+            ReadFailure::Lacking(lack) => Unevaluated::Lacking(lack),
+            failure => Unevaluated::Failed(format!("cannot {what}: {failure}")),
         }
     }
 
-    pub(crate) fn bad(&self, error: &StatusError) -> Unjudged {
+    pub(crate) fn bad(&self, error: &StatusError) -> Unevaluated {
         RefusedRequest::error(error, reasons::MALFORMED, self.output).into()
     }
 }

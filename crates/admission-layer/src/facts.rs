@@ -1,4 +1,4 @@
-//! What is known of a request that is judged, apart from its objects. It can be sent to another thread.
+//! What is known of a request that is evaluated, apart from its objects. It can be sent to another thread.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
 /// Equivalent resources that are found without allocating.
 pub(crate) type Equivalents<'a> = SmallVec<[EquivalentResource<'a>; 8]>;
 
-/// A request that is judged.
+/// A request that is evaluated.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteFacts {
     pub(crate) operation: AdmissionOperation,

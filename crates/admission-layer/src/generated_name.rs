@@ -1,7 +1,7 @@
 //! Names of new objects that the client leaves to the server (`generateName`), where a policy reads them.
 //!
-//! A server generates the name before its policies judge the object. So the name is chosen here, and sent with the request, which
-//! keeps its `generateName`. If an object has that name already, another one is chosen and the request is judged again, as often
+//! A server generates the name before its policies evaluate the object. So the name is chosen here, and sent with the request, which
+//! keeps its `generateName`. If an object has that name already, another one is chosen and the request is evaluated again, as often
 //! as the server tries. Webhooks of the server see a name that they would not see otherwise.
 //!
 //! An audited request and a client's dry run stay as they are: their name is the one in the response. Responses in YAML or CBOR are
@@ -19,8 +19,8 @@ use tower::Service;
 use crate::{
     body_budget::{self, ReadFailure},
     conditional::{CarriedOut, MAX_CONFLICT, RecordAtEnd, guarded},
-    evaluate::{Evaluation, Unjudged},
-    judged_object::WriteStrategy,
+    evaluate::{Evaluation, Unevaluated},
+    evaluated_object::WriteStrategy,
     object_name::{ChosenName, NameSource, ObjectName, name_in, prefix_of, says_taken, with_name},
     objects,
     reply_copy::CountedReply,
@@ -34,7 +34,7 @@ impl Evaluation {
     /// # Errors
     ///
     /// What is lacking for that.
-    pub(crate) async fn choose_name(&mut self, call: &mut Call) -> Result<(), Unjudged> {
+    pub(crate) async fn choose_name(&mut self, call: &mut Call) -> Result<(), Unevaluated> {
         let Some(prefix) = self.prefix_of_read_name().await? else {
             return Ok(());
         };
@@ -60,7 +60,7 @@ impl Evaluation {
     /// # Errors
     ///
     /// What is lacking for that.
-    pub(crate) async fn choose_another_name(&mut self, call: &mut Call) -> Result<(), Unjudged> {
+    pub(crate) async fn choose_another_name(&mut self, call: &mut Call) -> Result<(), Unevaluated> {
         let Some(chosen) = self.chosen_name() else {
             return Ok(());
         };
@@ -69,7 +69,7 @@ impl Evaluation {
         let (unnamed, given) = (chosen.unnamed.clone(), name.clone());
         let naming = move || with_name(format, &unnamed, &given);
         let named = self.off_core(self.body.len(), naming).await?;
-        let unnameable = || Unjudged::Failed("the object cannot be given a name".to_owned());
+        let unnameable = || Unevaluated::Failed("the object cannot be given a name".to_owned());
         let media = (format == BodyFormat::Json).then_some("application/json");
         self.forward_instead(call, media, named.ok_or_else(unnameable)?.into())?;
         if let ObjectName::Chosen(chosen) = &mut self.object_name {
@@ -117,7 +117,7 @@ impl Evaluation {
     }
 
     /// What the name of the object is to begin with, if a server generates it and a policy reads it.
-    async fn prefix_of_read_name(&self) -> Result<Option<String>, Unjudged> {
+    async fn prefix_of_read_name(&self) -> Result<Option<String>, Unevaluated> {
         // Other content types are refused later.
         let Ok(format) = objects::body_format(&self.content_type) else {
             return Ok(None);
@@ -185,7 +185,10 @@ impl Evaluation {
     /// # Errors
     ///
     /// What is lacking for that.
-    pub(crate) async fn take_name(&mut self, reply: Option<CountedReply>) -> Result<(), Unjudged> {
+    pub(crate) async fn take_name(
+        &mut self,
+        reply: Option<CountedReply>,
+    ) -> Result<(), Unevaluated> {
         let Some(prefix) = self.prefix_of_read_name().await? else {
             return Ok(());
         };

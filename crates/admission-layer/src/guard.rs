@@ -1,10 +1,10 @@
-//! Makes writes conditional on the stored object by which they were judged (`admission.guard`).
+//! Makes writes conditional on the stored object by which they were evaluated (`admission.guard`).
 //!
-//! Without that, somebody else may change the object between the judgement and the write, which then does what no policy
-//! has seen. A guarded write fails in this case with 409, and is judged again.
+//! Without that, somebody else may change the object between the evaluation and the write, which then does what no policy
+//! has seen. A guarded write fails in this case with 409, and is evaluated again.
 //!
 //! A client that states a version has a condition of its own, but not with a version that the server ignores, such as `0`. One
-//! that is not the judged version is a conflict: forwarded, the write would succeed if the object got that version meanwhile.
+//! that is not the evaluated version is a conflict: forwarded, the write would succeed if the object got that version meanwhile.
 //!
 //! Not here: writes of objects that do not exist (`absent`), and deletions of collections (`collection_guard`).
 
@@ -22,32 +22,32 @@ use crate::{
     write_request::WriteVerb,
 };
 
-/// How often a request is judged again because its object has changed.
+/// How often a request is evaluated again because its object has changed.
 pub(crate) const MAX_RETRIES: u32 = 5;
 /// The longest resource version that can be inserted; those of etcd have 19 digits.
 const MAX_VERSION: usize = 100;
 /// A version that no stored object has. A server-side apply with it creates an object, and changes none.
 const NO_VERSION: &str = "9223372036854775807";
 
-/// The stored object that a request was judged by.
+/// The stored object that a request was evaluated by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JudgedVersion {
+pub(crate) struct EvaluatedVersion {
     pub(crate) uid: String,
     pub(crate) resource_version: String,
 }
 
-/// An object of a collection whose deletion is judged.
+/// An object of a collection whose deletion is evaluated.
 #[derive(Clone, Debug)]
-pub(crate) struct JudgedItem {
+pub(crate) struct EvaluatedItem {
     pub(crate) name: String,
-    pub(crate) version: JudgedVersion,
+    pub(crate) version: EvaluatedVersion,
 }
 
-impl JudgedItem {
+impl EvaluatedItem {
     pub(crate) fn of(object: &Value) -> Self {
         Self {
             name: objects::name_of(object).to_owned(),
-            version: JudgedVersion::of(object),
+            version: EvaluatedVersion::of(object),
         }
     }
 
@@ -65,10 +65,10 @@ impl JudgedItem {
 /// A body that is conditional, and its content type if that is not the one of the request.
 pub(crate) type ConditionalBody = (Bytes, Option<&'static str>);
 
-/// What keeps a write from changing another object than the judged one.
+/// What keeps a write from changing another object than the evaluated one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum WriteCondition {
-    /// The client's own condition, which is the judged version; with this body if that says more.
+    /// The client's own condition, which is the evaluated version; with this body if that says more.
     OfClient(Option<ConditionalBody>),
     /// The client's own condition is another version.
     OtherVersion,
@@ -80,7 +80,7 @@ pub(crate) enum WriteCondition {
     None,
 }
 
-impl JudgedVersion {
+impl EvaluatedVersion {
     pub(crate) fn of(object: &Value) -> Self {
         let text = |key: &str| {
             object["metadata"][key]
@@ -166,7 +166,7 @@ impl JudgedVersion {
         };
         let needs_uid = with_uid && needs_uid && !self.uid.is_empty();
         let stated = self.stated(metadata.get("resourceVersion"))?;
-        if stated == Stated::Judged && !needs_uid {
+        if stated == Stated::EvaluationEnd && !needs_uid {
             return Some(WriteCondition::OfClient(None));
         }
         let version = ["metadata", "resourceVersion"];
@@ -196,7 +196,7 @@ impl JudgedVersion {
         Some(stated.with((body.into(), None)))
     }
 
-    /// The version stands first, so that the patch sees the judged one, and last, so that the patch cannot change it.
+    /// The version stands first, so that the patch sees the evaluated one, and last, so that the patch cannot change it.
     fn in_json_patch(&self, body: &[u8]) -> Option<WriteCondition> {
         let Value::Array(operations) = undoubled(body)? else {
             return None;
@@ -205,7 +205,7 @@ impl JudgedVersion {
         let (stated, last) = match PatchedVersion::after(&operations) {
             PatchedVersion::Unchanged | PatchedVersion::Removed => (Stated::Nothing, "add"),
             PatchedVersion::Set(version) => (self.stated(Some(&json!(version)))?, "add"),
-            // Only the server knows it: it must be the judged one.
+            // Only the server knows it: it must be the evaluated one.
             PatchedVersion::Unknown => (Stated::Nothing, "test"),
         };
         let [first, last] = ["add", last].map(|operation| set(operation).to_string());
@@ -226,11 +226,11 @@ impl JudgedVersion {
         if is_nothing || self.resource_version == NO_VERSION {
             return Some(Stated::Nothing);
         }
-        let judged = &self.resource_version;
-        let is_judged =
-            version == judged || number(version).is_some() && number(version) == number(judged);
-        Some(if is_judged {
-            Stated::Judged
+        let evaluated = &self.resource_version;
+        let is_evaluated = version == evaluated
+            || number(version).is_some() && number(version) == number(evaluated);
+        Some(if is_evaluated {
+            Stated::EvaluationEnd
         } else {
             Stated::Other
         })
@@ -269,18 +269,18 @@ impl JudgedVersion {
 enum Stated {
     /// Nothing, or what the server ignores.
     Nothing,
-    /// It is the judged one.
-    Judged,
+    /// It is the evaluated one.
+    EvaluationEnd,
     /// It is another one.
     Other,
 }
 
 impl Stated {
-    /// The condition of a write with this body, which has the judged version.
+    /// The condition of a write with this body, which has the evaluated version.
     fn with(self, body: ConditionalBody) -> WriteCondition {
         match self {
             Self::Nothing => WriteCondition::Inserted(body),
-            Self::Judged => WriteCondition::OfClient(Some(body)),
+            Self::EvaluationEnd => WriteCondition::OfClient(Some(body)),
             Self::Other => WriteCondition::OtherVersion,
         }
     }
@@ -326,8 +326,8 @@ mod tests {
         facts
     }
 
-    fn judged() -> JudgedVersion {
-        JudgedVersion {
+    fn evaluated() -> EvaluatedVersion {
+        EvaluatedVersion {
             uid: "u".to_owned(),
             resource_version: "7".to_owned(),
         }
@@ -336,7 +336,7 @@ mod tests {
     fn condition(verb: WriteVerb, content_type: &str, body: &str, query: &str) -> WriteCondition {
         let body = Bytes::from(body.to_owned());
         let query = QueryParameters::parse(query);
-        judged().condition(&facts(verb), content_type, &body, &query)
+        evaluated().condition(&facts(verb), content_type, &body, &query)
     }
 
     fn inserted(verb: WriteVerb, content_type: &str, body: &str) -> Value {
@@ -398,7 +398,7 @@ mod tests {
         for stated in ["", r#","resourceVersion":"0""#, r#","resourceVersion":"8""#] {
             let body = Bytes::from(format!(r#"{{"metadata":{{"name":"m"{stated}}}}}"#));
             let facts = facts(WriteVerb::Patch);
-            let found = JudgedVersion::absent().condition(&facts, APPLY, &body, &query);
+            let found = EvaluatedVersion::absent().condition(&facts, APPLY, &body, &query);
             let WriteCondition::Inserted((body, None)) = found else {
                 panic!("{found:?}");
             };
@@ -435,7 +435,7 @@ mod tests {
             let sealed = protobuf::encode(&core_v1::CONFIG_MAP, &object);
             let body = Bytes::from(envelope::seal("v1", "ConfigMap", &sealed));
             let query = QueryParameters::parse("");
-            judged().condition(&facts(WriteVerb::Update), media, &body, &query)
+            evaluated().condition(&facts(WriteVerb::Update), media, &body, &query)
         };
         for version in ["", "0"] {
             let WriteCondition::Inserted((body, None)) = condition(version) else {

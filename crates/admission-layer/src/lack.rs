@@ -1,4 +1,4 @@
-//! What a request may lack to be judged. A client can bring that about itself, so the failure policy has no say in it: it decides about
+//! What a request may lack to be evaluated. A client can bring that about itself, so the failure policy has no say in it: it decides about
 //! errors of evaluation alone.
 
 use fairgate_apihttp::status_error::StatusError;

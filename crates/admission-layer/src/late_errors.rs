@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::{
     body_budget::BodyShare,
     dry_run::{DryRunEnd, DryRunRefusal, DryRuns},
-    evaluate::{DrySeen, EarlyReply, Evaluation, Unjudged},
+    evaluate::{DrySeen, EarlyReply, Evaluation, Unevaluated},
+    evaluated_object::Fresh,
     facts::WriteFacts,
-    judged_object::Fresh,
     objects,
     responses::RefusedRequest,
     write_request::WriteVerb,
@@ -27,7 +27,7 @@ impl Evaluation {
         &mut self,
         status: StatusCode,
         refusal: DryRunRefusal,
-    ) -> Result<DrySeen, Unjudged> {
+    ) -> Result<DrySeen, Unevaluated> {
         let is_late = is_late(&self.plan.facts, status, &refusal.body);
         if is_late {
             self.dry_warnings.clone_from(&refusal.warnings);
@@ -39,7 +39,7 @@ impl Evaluation {
                 reply: Some(EarlyReply::Error(error)),
             });
         }
-        Err(Unjudged::Refused(error))
+        Err(Unevaluated::Refused(error))
     }
 
     /// The object of a request whose dry run ended with a late error, as policies would have seen it; `None` if that cannot

@@ -1,4 +1,4 @@
-//! The layer inside flow control: judges requests before they are forwarded.
+//! The layer inside flow control: evaluates requests before they are forwarded.
 
 use std::{
     future::Future,
@@ -13,14 +13,14 @@ use tokio::runtime::Handle;
 use tower::{Layer, Service};
 
 use crate::{
-    admitter::Admitter,
     answered_here::AnsweredHere,
+    request_evaluator::RequestEvaluator,
     side::{AdmissionSide, Concern},
 };
 use fairgate_admission::AdmissionMode;
 use fairgate_call::{Call, Refusal, Reply};
 
-/// Puts an [`Admitter`] in front of a service.
+/// Puts an [`RequestEvaluator`] in front of a service.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer {
     shared: Option<Rc<AdmissionSide>>,
@@ -32,11 +32,15 @@ impl AdmissionLayer {
         Self { shared: None }
     }
 
-    /// A layer for one data core. What the gateway answers itself is not judged here: the hosted API judges it. The
+    /// A layer for one data core. What the gateway answers itself is not evaluated here: the hosted API evaluates it. The
     /// gateway's own requests and its worker threads are on `control`.
-    pub fn new(admitter: Arc<Admitter>, answered_here: AnsweredHere, control: Handle) -> Self {
+    pub fn new(
+        evaluator: Arc<RequestEvaluator>,
+        answered_here: AnsweredHere,
+        control: Handle,
+    ) -> Self {
         Self {
-            shared: Some(AdmissionSide::new(admitter, answered_here, control)),
+            shared: Some(AdmissionSide::new(evaluator, answered_here, control)),
         }
     }
 
@@ -88,13 +92,13 @@ where
                     future: self.inner.call(call),
                 };
             }
-            Concern::Judge(policies) => {
+            Concern::Evaluate(policies) => {
                 let answer = Rc::clone(shared).admit(call, policies, self.inner.clone());
-                return Admitting::Judging {
+                return Admitting::Evaluating {
                     answer: Box::pin(answer),
                 };
             }
-            Concern::NotReady if shared.admitter.mode == AdmissionMode::Audit => {
+            Concern::NotReady if shared.evaluator.mode == AdmissionMode::Audit => {
                 shared.record_unknown(&call);
                 return Admitting::Passing {
                     future: self.inner.call(call),
@@ -102,13 +106,13 @@ where
             }
             Concern::Stale => {
                 let reply = AdmissionSide::stale(&call);
-                return Admitting::Judging {
+                return Admitting::Evaluating {
                     answer: Box::pin(std::future::ready(Ok(reply))),
                 };
             }
-            Concern::UnknownResource if !shared.admitter.cluster.are_resources_known() => {
+            Concern::UnknownResource if !shared.evaluator.cluster.are_resources_known() => {
                 let reply = AdmissionSide::unread(&call);
-                return Admitting::Judging {
+                return Admitting::Evaluating {
                     answer: Box::pin(std::future::ready(Ok(reply))),
                 };
             }
@@ -116,7 +120,7 @@ where
             Concern::Disguised | Concern::UnknownResource => true,
         };
         let reply = AdmissionSide::refusal(&call, is_ready);
-        Admitting::Judging {
+        Admitting::Evaluating {
             answer: Box::pin(std::future::ready(Ok(reply))),
         }
     }
@@ -129,7 +133,7 @@ pin_project! {
     #[project = AdmittingProjection]
     pub enum Admitting<F> {
         Passing { #[pin] future: F },
-        Judging { answer: Answer },
+        Evaluating { answer: Answer },
     }
 }
 
@@ -142,7 +146,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project() {
             AdmittingProjection::Passing { future } => future.poll(cx),
-            AdmittingProjection::Judging { answer } => answer.as_mut().poll(cx),
+            AdmittingProjection::Evaluating { answer } => answer.as_mut().poll(cx),
         }
     }
 }

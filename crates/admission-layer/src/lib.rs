@@ -1,28 +1,28 @@
 //! Admission policies for forwarded requests.
 //!
-//! `fairgate-admission` judges requests; it is pure. This crate does what that needs in front of an upstream: it selects
-//! the requests to judge, reads what policies ask for, and forwards or refuses the request.
+//! `fairgate-admission` evaluates requests; it is pure. This crate does what that needs in front of an upstream: it selects
+//! the requests to evaluate, reads what policies ask for, and forwards or refuses the request.
 //!
 //! The control side publishes the policies ([`PublishedPolicies`]) and what is known of the cluster ([`ClusterState`]).
-//! Each judged request goes to an [`AdmissionRecorder`](fairgate_admission::AdmissionRecorder), which counts it and
+//! Each evaluated request goes to an [`AdmissionRecorder`](fairgate_admission::AdmissionRecorder), which counts it and
 //! writes it to the audit log.
 //!
 //! # The path of a request
 //!
 //! [`AdmissionLayer`] is inside flow control. For each request `side` finds out whether a policy may match, by its method,
 //! path, user and namespace: without a match nothing is read or allocated. Otherwise the body is read, within a budget of
-//! bytes for each core, and replaced by its `request_document`, the one text that is judged and forwarded; `evaluate` reads the stored object in the gateway's own name, and makes the object as it will be
-//! stored: from the body, from the patch, or by a dry run of the upstream. `judging` judges it, in several passes if the
+//! bytes for each core, and replaced by its `request_document`, the one text that is evaluated and forwarded; `evaluate` reads the stored object in the gateway's own name, and makes the object as it will be
+//! stored: from the body, from the patch, or by a dry run of the upstream. `evaluating` evaluates it, in several passes if the
 //! policies need what is not known, and on a worker thread if that takes long. The request is then refused, or forwarded.
 //!
-//! In audit mode the request is forwarded at once, and judged in the meantime (`auditing`), by what was stored before it (`past_objects`). Nothing is
+//! In audit mode the request is forwarded at once, and evaluated in the meantime (`auditing`), by what was stored before it (`past_objects`). Nothing is
 //! refused, and there are no dry runs.
 //!
 //! [`AdmissionWaitLayer`] is outside of flow control: until the policies are known, requests wait there without a seat.
 //!
 //! # Differences from kube-apiserver
 //!
-//! - Policies see requests before mutating admission. What the server sets, keeps and drops is known by tables (`judged_object`), by
+//! - Policies see requests before mutating admission. What the server sets, keeps and drops is known by tables (`evaluated_object`), by
 //!   the defaults of built-in kinds, and by the schemas of custom resources (`definitions`).
 //! - The stored object is read before the write: another client may change it in between, unless writes are guarded.
 //! - The name of an object that the server would generate is chosen before mutating admission, if a policy reads it
@@ -30,7 +30,7 @@
 //! - Of several versions of a resource, policies see the one that they name only for the built-in kinds of Kubernetes 1.36, and for
 //!   custom resources that are not converted by a webhook. A policy for another version of other resources is configured wrongly
 //!   for this request, and the request is refused whatever its failure policy is.
-//! - Deletions of pods and namespaces that are already being deleted are judged, but not in audit mode. kube-apiserver changes nothing then,
+//! - Deletions of pods and namespaces that are already being deleted are evaluated, but not in audit mode. kube-apiserver changes nothing then,
 //!   and asks no policy.
 //! - Without a dry run, policies come before the validation of the object; what else a server finds out before them comes before a denial here, too
 //!   (`earlier`, `body_checks`). With one, an object that exists already is shown
@@ -41,7 +41,6 @@
 
 mod abort_on_drop;
 mod absent;
-mod admitter;
 mod answered_here;
 mod applied;
 mod audit_answer;
@@ -62,15 +61,15 @@ mod dry_run;
 mod earlier;
 mod early_refusals;
 mod evaluate;
+mod evaluated_object;
+mod evaluating;
+mod evaluation_inputs;
+mod evaluation_job;
 mod facts;
 mod findings;
 mod generated_name;
 mod guard;
 mod json_patch_version;
-mod judge_inputs;
-mod judge_job;
-mod judged_object;
-mod judging;
 mod known_revisions;
 mod lack;
 mod late_errors;
@@ -88,6 +87,7 @@ mod recording;
 mod refusing;
 mod reply_copy;
 mod request_document;
+mod request_evaluator;
 mod responses;
 mod side;
 mod static_resources;
@@ -101,11 +101,11 @@ mod warnings;
 mod workers;
 mod write_request;
 
-pub use admitter::{Admitter, AdmitterSettings};
 pub use answered_here::AnsweredHere;
 pub use cluster_state::{ClusterState, ResourceKind, ResourcesRead, ServedResource};
 pub use fairgate_base::account::BytesHeld;
 pub use layer::{AdmissionLayer, AdmissionService};
 pub use published::{ForwardedPolicies, PublishedPolicies};
+pub use request_evaluator::{RequestEvaluator, RequestEvaluatorSettings};
 pub use wait_layer::{AdmissionWaitLayer, AdmissionWaitService};
 pub use workers::WorkerPool;

@@ -1,4 +1,4 @@
-//! From the body of a request to the object that policies judge.
+//! From the body of a request to the object that policies evaluate.
 //!
 //! Bodies of built-in kinds are read along their tables, so that policies see what kube-apiserver would read, also where a
 //! body has a member twice. Other objects are taken as they are.
@@ -47,7 +47,7 @@ pub(crate) fn decode(
     decode_strictly(format, body, facts, fidelity).map(|(value, _)| value)
 }
 
-/// The object in a body, and what strict decoding says of its fields. A body in JSON that is judged as it was sent, and kinds without a table
+/// The object in a body, and what strict decoding says of its fields. A body in JSON that is evaluated as it was sent, and kinds without a table
 /// have no unknown fields.
 ///
 /// # Errors

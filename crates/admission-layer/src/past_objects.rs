@@ -18,7 +18,7 @@ use crate::{
     body_budget::ReadFailure,
     body_object::LARGE_YAML,
     deletions,
-    evaluate::{Evaluation, Unjudged},
+    evaluate::{Evaluation, Unevaluated},
     facts::WriteFacts,
     json_patch_version::PatchedVersion,
     known_revisions::KnownRevision,
@@ -50,7 +50,7 @@ impl Evaluation {
     /// # Errors
     ///
     /// The options of a deletion are wrong, or no thread is free.
-    pub(crate) async fn stated_version(&mut self) -> Result<Option<u64>, Unjudged> {
+    pub(crate) async fn stated_version(&mut self) -> Result<Option<u64>, Unevaluated> {
         if self.plan.facts.verb == WriteVerb::Delete {
             self.set_delete_options().await?;
             let options = self.plan.facts.options.as_ref();
@@ -94,7 +94,7 @@ impl Evaluation {
         }
         let collection = self.collection_path().to_owned();
         let name = self.plan.facts.name.clone();
-        let (upstream, share) = (self.admitter.upstream.clone(), self.share.another());
+        let (upstream, share) = (self.evaluator.upstream.clone(), self.share.another());
         let reading = async move {
             upstream
                 .object_at(&collection, &name, revision, share)
@@ -172,7 +172,7 @@ impl Evaluation {
         if version <= known.latest && seen.is_some_and(|seen| seen < version) {
             // The object was read after a revision that it has not come to: revisions have gone back.
             let (group, resource) = (&self.plan.facts.group, &self.plan.facts.resource);
-            self.admitter.revisions.forget(group, resource);
+            self.evaluator.revisions.forget(group, resource);
             known = KnownRevision::default();
         }
         if version <= known.latest {

@@ -7,21 +7,21 @@ use fairgate_core::digest::User;
 use fairgate_objects::schema::UnreadParts;
 
 use crate::{
-    admitter::Admitter,
     cluster_state::{ClusterState, ServedResource},
     facts::{WriteFacts, equivalents, kind_of},
     match_inputs::MatchInputs,
     options::QueryParameters,
     published::ForwardedPolicies,
+    request_evaluator::RequestEvaluator,
     static_resources::static_resource,
     write_request::ForwardedWrite,
 };
 
-/// How a request is judged.
+/// How a request is evaluated.
 #[derive(Clone, Debug)]
-pub(crate) struct JudgePlan {
+pub(crate) struct EvaluationPlan {
     pub(crate) policies: Arc<ForwardedPolicies>,
-    /// Shared with jobs that judge it.
+    /// Shared with jobs that evaluate it.
     pub(crate) facts: Arc<WriteFacts>,
     pub(crate) query: QueryParameters,
     /// The greatest fidelity that one of the policies asks for.
@@ -38,7 +38,7 @@ pub(crate) struct JudgePlan {
 
 /// Whether any policy may match a request. Costs some searches in hash tables, and allocates nothing.
 pub(crate) fn may_match(
-    admitter: &Admitter,
+    evaluator: &RequestEvaluator,
     policies: &ForwardedPolicies,
     write: &ForwardedWrite<'_>,
     user: &User,
@@ -46,7 +46,7 @@ pub(crate) fn may_match(
     if policies.set.is_empty() {
         return false;
     }
-    let cluster = &*admitter.cluster;
+    let cluster = &*evaluator.cluster;
     let served = served(cluster, write);
     let served = served.as_deref();
     let equivalents = equivalents(served);
@@ -57,17 +57,17 @@ pub(crate) fn may_match(
     })
 }
 
-/// Whether a policy may be about a request, and the upstream must have told its resources for that to be judged. It must if the
+/// Whether a policy may be about a request, and the upstream must have told its resources for that to be evaluated. It must if the
 /// policy may be about it as another version of its resource, which is not known. Until the resources have been read for the first time,
 /// it must also if the resource is none of Kubernetes itself, or if the policy has params of a kind that is not known. Costs a search in
 /// a table if the upstream has told the resource.
 pub(crate) fn needs_discovery(
-    admitter: &Admitter,
+    evaluator: &RequestEvaluator,
     policies: &ForwardedPolicies,
     write: &ForwardedWrite<'_>,
     user: &User,
 ) -> bool {
-    let cluster = &*admitter.cluster;
+    let cluster = &*evaluator.cluster;
     if policies.set.is_empty() || is_known(cluster, write) {
         return false;
     }
@@ -130,7 +130,7 @@ fn served(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> Option<Arc<
     })
 }
 
-impl JudgePlan {
+impl EvaluationPlan {
     /// The facts, to be changed. They are copied if a job has them.
     pub(crate) fn facts_mut(&mut self) -> &mut WriteFacts {
         Arc::make_mut(&mut self.facts)

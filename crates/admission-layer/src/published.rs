@@ -11,7 +11,7 @@ use fairgate_base::clock::Clock;
 use fairgate_core::time::Time;
 use tokio::sync::Notify;
 
-/// The policies that forwarded requests are judged by. It does not change; a new one replaces it.
+/// The policies that forwarded requests are evaluated by. It does not change; a new one replaces it.
 #[derive(Debug, Default)]
 pub struct ForwardedPolicies {
     /// The policies with their bindings, compiled.
@@ -19,7 +19,7 @@ pub struct ForwardedPolicies {
     /// The fidelity of each policy of `set` by its name, sorted by name: what its annotation asks for, or else what is
     /// configured.
     pub fidelity: Vec<(String, Fidelity)>,
-    /// Whether the policies are those of files of the gateway: only these judge requests for policies and bindings.
+    /// Whether the policies are those of files of the gateway: only these evaluate requests for policies and bindings.
     pub are_static: bool,
 }
 
@@ -72,7 +72,7 @@ impl PublishedPolicies {
         self.usable_until.store(until.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Whether the policies in force have not been confirmed for so long that requests must not be judged by them. Reads the
+    /// Whether the policies in force have not been confirmed for so long that requests must not be evaluated by them. Reads the
     /// clock only if that is limited.
     pub fn are_stale(&self, clock: &Clock) -> bool {
         let until = self.usable_until.load(Ordering::Relaxed);

@@ -1,50 +1,50 @@
-//! Makes the records of judged requests.
+//! Makes the records of evaluated requests.
 
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::{
-    admitter::Admitter,
-    evaluate::{Evaluated, Unjudged},
-    judge_job::JudgedWrite,
-    plan::JudgePlan,
+    evaluate::{EvaluationEnd, Unevaluated},
+    evaluation_job::EvaluatedWrite,
+    plan::EvaluationPlan,
+    request_evaluator::RequestEvaluator,
 };
 use fairgate_admission::{AdmissionDecision, AdmissionMode, AdmissionRecord, RecordedRequest};
 use fairgate_core::time::Time;
 
-/// The record of a request with this ID, which was judged from `started` until now. It takes from the verdict what only records have.
+/// The record of a request with this ID, which was evaluated from `started` until now. It takes from the verdict what only records have.
 pub(crate) fn record_of(
-    admitter: &Admitter,
-    plan: &JudgePlan,
+    evaluator: &RequestEvaluator,
+    plan: &EvaluationPlan,
     id: u128,
     started: Time,
-    end: Result<&mut Evaluated, &Unjudged>,
+    end: Result<&mut EvaluationEnd, &Unevaluated>,
 ) -> AdmissionRecord {
     let facts = &plan.facts;
-    let (judged, judging, decision, failure) = match end {
+    let (evaluated, evaluating, decision, failure) = match end {
         Ok(end) => {
-            let decision = if end.judged.refusal.is_some() {
+            let decision = if end.evaluated.refusal.is_some() {
                 AdmissionDecision::Denied
             } else {
                 AdmissionDecision::Allowed
             };
-            let judged = end.judged.take_recorded();
-            (judged, end.judging, decision, String::new())
+            let evaluated = end.evaluated.take_recorded();
+            (evaluated, end.evaluating, decision, String::new())
         }
-        Err(unjudged) => {
-            let decision = if admitter.mode == AdmissionMode::Enforce {
+        Err(unevaluated) => {
+            let decision = if evaluator.mode == AdmissionMode::Enforce {
                 AdmissionDecision::Failed
             } else {
-                AdmissionDecision::NotJudged
+                AdmissionDecision::NotEvaluated
             };
-            let nothing = JudgedWrite::default();
-            (nothing, Duration::ZERO, decision, failure_of(unjudged))
+            let nothing = EvaluatedWrite::default();
+            (nothing, Duration::ZERO, decision, failure_of(unevaluated))
         }
     };
     AdmissionRecord {
         audit_id: Uuid::from_u128(id).to_string(),
-        mode: admitter.mode,
+        mode: evaluator.mode,
         operation: facts.operation,
         request: RecordedRequest {
             group: facts.group.clone(),
@@ -61,30 +61,30 @@ pub(crate) fn record_of(
         decision,
         guard: None,
         failure,
-        checks: judged.checks,
-        warnings: judged.warnings,
-        annotations: judged.annotations,
-        usage: judged.usage,
-        secret_params: judged.secret_params,
-        set_by_server: judged.set_by_server,
-        judging,
-        total: admitter.clock.now().since(started),
+        checks: evaluated.checks,
+        warnings: evaluated.warnings,
+        annotations: evaluated.annotations,
+        usage: evaluated.usage,
+        secret_params: evaluated.secret_params,
+        set_by_server: evaluated.set_by_server,
+        evaluating,
+        total: evaluator.clock.now().since(started),
     }
 }
 
-/// Why a request could not be judged. Texts of clients are not in it.
-fn failure_of(unjudged: &Unjudged) -> String {
-    match unjudged {
-        Unjudged::Refused(refused) if refused.reason.is_empty() => {
+/// Why a request could not be evaluated. Texts of clients are not in it.
+fn failure_of(unevaluated: &Unevaluated) -> String {
+    match unevaluated {
+        Unevaluated::Refused(refused) if refused.reason.is_empty() => {
             let code = refused.response.status.as_u16();
             format!("the upstream answered its dry run with {code}")
         }
-        Unjudged::Refused(refused) => {
+        Unevaluated::Refused(refused) => {
             format!("{} ({})", refused.reason, refused.response.status.as_u16())
         }
-        Unjudged::Lacking(lack) => lack.to_string(),
-        Unjudged::Failed(why) => why.clone(),
-        Unjudged::Absent => "there is no such object".to_owned(),
-        Unjudged::Inner(refusal) => refusal.reason().to_owned(),
+        Unevaluated::Lacking(lack) => lack.to_string(),
+        Unevaluated::Failed(why) => why.clone(),
+        Unevaluated::Absent => "there is no such object".to_owned(),
+        Unevaluated::Inner(refusal) => refusal.reason().to_owned(),
     }
 }

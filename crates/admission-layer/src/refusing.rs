@@ -15,8 +15,8 @@ use tower::Service;
 
 use crate::{
     earlier::EarlierError,
-    evaluate::{Evaluation, Unjudged},
-    judge_job::JudgedWrite,
+    evaluate::{Evaluation, Unevaluated},
+    evaluation_job::EvaluatedWrite,
     lack::Lack,
     responses::{RefusedRequest, reasons},
     side::{AdmissionSide, GRACE},
@@ -29,13 +29,13 @@ impl AdmissionSide {
         call: &Call,
         evaluation: &Evaluation,
         (code, status): (StatusCode, &Value),
-        judged: &JudgedWrite,
+        evaluated: &EvaluatedWrite,
         record: AdmissionRecord,
     ) -> Reply {
         let until = self.deadline(call, evaluation.started) + GRACE;
         let mut warnings = evaluation.plan.facts.findings.warnings.clone();
         let refused = match self
-            .earlier_refusal(call, evaluation, Some(judged), until)
+            .earlier_refusal(call, evaluation, Some(evaluated), until)
             .await
         {
             Err(forbidden) => {
@@ -52,8 +52,8 @@ impl AdmissionSide {
                 refused
             }
             Ok(None) => {
-                self.admitter.recorder.record(record);
-                warnings.extend_from_slice(&judged.warnings);
+                self.evaluator.recorder.record(record);
+                warnings.extend_from_slice(&evaluated.warnings);
                 let of_dry_run = &evaluation.dry_warnings;
                 RefusedRequest::denied(code, status, of_dry_run, evaluation.output)
             }
@@ -62,9 +62,9 @@ impl AdmissionSide {
     }
 
     /// What becomes of a request without a verdict.
-    pub(crate) async fn not_judged<S>(
+    pub(crate) async fn not_evaluated<S>(
         &self,
-        unjudged: Unjudged,
+        unevaluated: Unevaluated,
         call: Call,
         evaluation: &Evaluation,
         mut inner: S,
@@ -73,10 +73,10 @@ impl AdmissionSide {
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
         let until = self.deadline(&call, evaluation.started) + GRACE;
-        let may_read = match &unjudged {
+        let may_read = match &unevaluated {
             // Where memory is lacking, nothing is read for that.
-            Unjudged::Refused(refused) => refused.reason != reasons::NO_ROOM,
-            unjudged => matches!(unjudged, Unjudged::Failed(_)),
+            Unevaluated::Refused(refused) => refused.reason != reasons::NO_ROOM,
+            unevaluated => matches!(unevaluated, Unevaluated::Failed(_)),
         };
         if may_read {
             let refused = match self.earlier_refusal(&call, evaluation, None, until).await {
@@ -87,7 +87,7 @@ impl AdmissionSide {
                 Ok(None) => None,
                 Err(refused) => {
                     // The gateway has read what the user may not know, such as the UID of the object.
-                    let may_tell = matches!(&unjudged, Unjudged::Refused(refused) if refused.reason != reasons::MALFORMED);
+                    let may_tell = matches!(&unevaluated, Unevaluated::Refused(refused) if refused.reason != reasons::MALFORMED);
                     let is_forbidden = refused.response.status == StatusCode::FORBIDDEN;
                     (is_forbidden || !may_tell).then_some(refused)
                 }
@@ -98,23 +98,23 @@ impl AdmissionSide {
             }
         }
         if !matches!(
-            unjudged,
-            Unjudged::Absent | Unjudged::Inner(Refusal::ClientGone)
+            unevaluated,
+            Unevaluated::Absent | Unevaluated::Inner(Refusal::ClientGone)
         ) {
-            let record = self.recorded(evaluation, Err(&unjudged));
-            self.admitter.recorder.record(record);
+            let record = self.recorded(evaluation, Err(&unevaluated));
+            self.evaluator.recorder.record(record);
         }
-        let refused = match unjudged {
-            Unjudged::Refused(refused) => *refused,
-            Unjudged::Absent if self.admitter.guard => {
+        let refused = match unevaluated {
+            Unevaluated::Refused(refused) => *refused,
+            Unevaluated::Absent if self.evaluator.guard => {
                 let authorized = self.authorized(&call, evaluation, until).await;
                 authorized.err().unwrap_or_else(|| evaluation.absent())
             }
-            Unjudged::Absent => return inner.call(call).await,
-            Unjudged::Inner(refusal) => return Err(refusal),
-            Unjudged::Lacking(lack) => lacking(lack, evaluation),
-            Unjudged::Failed(why) => {
-                if let Some(left_out) = self.admitter.failures.admit(self.admitter.clock.now()) {
+            Unevaluated::Absent => return inner.call(call).await,
+            Unevaluated::Inner(refusal) => return Err(refusal),
+            Unevaluated::Lacking(lack) => lacking(lack, evaluation),
+            Unevaluated::Failed(why) => {
+                if let Some(left_out) = self.evaluator.failures.admit(self.evaluator.clock.now()) {
                     tracing::warn!(%why, left_out, "cannot evaluate the admission policies for a request");
                 }
                 RefusedRequest::failed(&why, evaluation.output)
@@ -133,7 +133,7 @@ impl AdmissionSide {
         &self,
         call: &Call,
         evaluation: &Evaluation,
-        denied: Option<&JudgedWrite>,
+        denied: Option<&EvaluatedWrite>,
         until: Instant,
     ) -> Result<Option<EarlierError>, RefusedRequest> {
         self.authorized(call, evaluation, until).await?;
@@ -154,7 +154,7 @@ impl AdmissionSide {
     ) -> Result<(), RefusedRequest> {
         let attributes = Attributes::of(&call.digest.info);
         let request = ApiRequest::of(call);
-        let checking = access::authorize(&self.admitter.authorizer, &request, &attributes);
+        let checking = access::authorize(&self.evaluator.authorizer, &request, &attributes);
         match timeout_at(until, checking).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(response)) => {
@@ -169,9 +169,9 @@ impl AdmissionSide {
     fn record_refusal(&self, evaluation: &Evaluation, refused: &RefusedRequest) {
         let response = ApiResponse::text(refused.response.status, Bytes::new());
         let reason = refused.reason;
-        let unjudged = RefusedRequest { response, reason }.into();
-        let record = self.recorded(evaluation, Err(&unjudged));
-        self.admitter.recorder.record(record);
+        let unevaluated = RefusedRequest { response, reason }.into();
+        let record = self.recorded(evaluation, Err(&unevaluated));
+        self.evaluator.recorder.record(record);
     }
 }
 

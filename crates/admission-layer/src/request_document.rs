@@ -1,6 +1,6 @@
-//! The request document of a write: its body is decoded once, and replaced by the text that is judged and forwarded.
+//! The request document of a write: its body is decoded once, and replaced by the text that is evaluated and forwarded.
 //!
-//! From then on, the body that is judged, sent as a dry run, made conditional and forwarded is the same text. In audit mode
+//! From then on, the body that is evaluated, sent as a dry run, made conditional and forwarded is the same text. In audit mode
 //! nothing is changed, so this is not used.
 //!
 //! Not here: what a document is ([`fairgate_objects::codec::request_document`]).
@@ -31,7 +31,7 @@ use tokio::time::Instant;
 use crate::{
     body_budget::MAX_BODY,
     body_object::{BodyStrictness, LARGE_YAML},
-    evaluate::{Evaluation, Unjudged},
+    evaluate::{Evaluation, Unevaluated},
     facts::WriteFacts,
     lack::Lack,
     objects,
@@ -94,7 +94,7 @@ impl Evaluation {
         &mut self,
         call: &mut Call,
         until: Instant,
-    ) -> Result<(), Unjudged> {
+    ) -> Result<(), Unevaluated> {
         let verb = self.plan.facts.verb;
         if verb == WriteVerb::Connect || self.body.is_empty() {
             return Ok(());
@@ -107,7 +107,7 @@ impl Evaluation {
         let validation = self.plan.query.field_validation();
         let large = if plan.is_yaml() { LARGE_YAML } else { LARGE };
         let (format, patch) = (plan.format, plan.patch);
-        let decodes = self.is_judged_at_once();
+        let decodes = self.is_evaluated_at_once();
         let unread = self.plan.unread;
         let read = move || {
             let ty = document_type(&facts, patch);
@@ -128,7 +128,7 @@ impl Evaluation {
         };
         let reading = self.off_core_above(large, self.body.len(), read);
         let read = tokio::time::timeout_at(until, reading).await;
-        let read = read.unwrap_or(Err(Unjudged::Lacking(Lack::Time)))?;
+        let read = read.unwrap_or(Err(Unevaluated::Lacking(Lack::Time)))?;
         let document = read.map_err(|error| self.bad(&status_of(error)))?;
         self.forward_instead(call, Some(plan.media), document.text)?;
         self.decoded = document.object;
@@ -138,9 +138,9 @@ impl Evaluation {
         Ok(())
     }
 
-    /// Whether the object in the body is judged before anything is waited for: so it may be decoded while the body is read, and is not
+    /// Whether the object in the body is evaluated before anything is waited for: so it may be decoded while the body is read, and is not
     /// held decoded.
-    fn is_judged_at_once(&self) -> bool {
+    fn is_evaluated_at_once(&self) -> bool {
         self.plan.facts.verb == WriteVerb::Create
             && self.plan.fidelity == Fidelity::Completed
             && self.body.len() <= LARGE
@@ -164,7 +164,7 @@ impl Evaluation {
     /// # Errors
     ///
     /// The refusal.
-    pub(crate) fn check_duplicates(&self) -> Result<(), Unjudged> {
+    pub(crate) fn check_duplicates(&self) -> Result<(), Unevaluated> {
         self.strict_refusal
             .as_ref()
             .map_or(Ok(()), |error| Err(self.bad(error)))
@@ -176,7 +176,7 @@ impl Evaluation {
         call: &mut Call,
         media: Option<&'static str>,
         text: Bytes,
-    ) -> Result<(), Unjudged> {
+    ) -> Result<(), Unevaluated> {
         if text.len() > MAX_BODY {
             return Err(RefusedRequest::too_long(self.output).into());
         }
@@ -198,7 +198,7 @@ impl Evaluation {
 
     /// Checks a body in protobuf, which is forwarded as it is. The response to a dry run does not show all of it: text that is
     /// not UTF-8 is another text in JSON.
-    fn check_protobuf(&self) -> Result<(), Unjudged> {
+    fn check_protobuf(&self) -> Result<(), Unevaluated> {
         let ty = document_type(&self.plan.facts, None);
         if matches!(ty, DocumentType::Unstructured { .. }) {
             return Err(self.bad(&objects::no_protobuf()));

@@ -25,11 +25,11 @@ pub(crate) mod reasons {
     pub(crate) use fairgate_apihttp::status_error::gateway_reasons::ADMISSION_NOT_READY as NOT_READY;
     /// The policies have not been confirmed for too long.
     pub(crate) const STALE: &str = "admission-stale";
-    /// The bodies that are being judged use up the memory for them.
+    /// The bodies that are being evaluated use up the memory for them.
     pub(crate) const NO_ROOM: &str = "admission-memory";
-    /// Its body, its options or its path cannot be judged.
+    /// Its body, its options or its path cannot be evaluated.
     pub(crate) const MALFORMED: &str = "admission-malformed";
-    /// What is needed to judge it could not be read.
+    /// What is needed to evaluate it could not be read.
     pub(crate) const FAILED: &str = "admission-failed";
     /// The user is not allowed to make it.
     pub(crate) const FORBIDDEN: &str = "forbidden";
@@ -76,7 +76,7 @@ impl RefusedRequest {
         Self::error(&error, reasons::NO_ROOM, output)
     }
 
-    /// What is needed to judge the request could not be read.
+    /// What is needed to evaluate the request could not be read.
     pub(crate) fn failed(why: &str, output: Output) -> Self {
         let text = format!("fairgate: the admission policies cannot be evaluated: {why}");
         let code = StatusCode::INTERNAL_SERVER_ERROR;

@@ -1,4 +1,4 @@
-//! What a data core does with a request: it finds out whether policies are about it, judges it, and forwards or refuses it.
+//! What a data core does with a request: it finds out whether policies are about it, evaluates it, and forwards or refuses it.
 
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
@@ -21,39 +21,39 @@ use tokio::{runtime::Handle, time::Instant};
 use tower::Service;
 
 use crate::{
-    admitter::Admitter,
     answered_here::AnsweredHere,
     audit_places::AuditPlaces,
     body_budget::{self, BodyShare, BufferedBody},
     conditional::{CarriedOut, RecordAtEnd},
     dry_run::ThroughInner,
-    evaluate::{EarlyReply, Evaluated, Evaluation, Unjudged},
+    evaluate::{EarlyReply, Evaluation, EvaluationEnd, Unevaluated},
     lack::Lack,
     object_name::ObjectName,
     objects,
     old_read::OldRead,
-    plan::{self, JudgePlan},
+    plan::{self, EvaluationPlan},
     published::ForwardedPolicies,
     recording::record_of,
+    request_evaluator::RequestEvaluator,
     responses::{RefusedRequest, reasons},
     warnings,
     write_request::{ForwardedWrite, Subject, WriteVerb},
 };
 
-/// How long a request without a deadline may be judged.
-pub(crate) const JUDGE_LIMIT: Duration = Duration::from_secs(30);
-/// How long after its deadline a request is still judged: a dry run then ends at the same deadline with the answer of the
+/// How long a request without a deadline may be evaluated.
+pub(crate) const EVALUATION_LIMIT: Duration = Duration::from_secs(30);
+/// How long after its deadline a request is still evaluated: a dry run then ends at the same deadline with the answer of the
 /// layers further inside, which know whether the upstream still executes it.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// What the requests of one core share.
 #[derive(Debug)]
 pub(crate) struct AdmissionSide {
-    pub(crate) admitter: Arc<Admitter>,
+    pub(crate) evaluator: Arc<RequestEvaluator>,
     answered_here: AnsweredHere,
     pub(crate) control: Handle,
     budget: Arc<ByteBudget>,
-    /// The places of requests that are judged while they are already forwarded.
+    /// The places of requests that are evaluated while they are already forwarded.
     pub(crate) audits: Rc<AuditPlaces>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum Concern {
     /// Nothing.
     None,
     /// One may match it.
-    Judge(Arc<ForwardedPolicies>),
+    Evaluate(Arc<ForwardedPolicies>),
     /// They are not known yet.
     NotReady,
     /// Those that are known have not been confirmed for too long: others may be in force.
@@ -76,13 +76,13 @@ pub(crate) enum Concern {
 
 impl AdmissionSide {
     pub(crate) fn new(
-        admitter: Arc<Admitter>,
+        evaluator: Arc<RequestEvaluator>,
         answered_here: AnsweredHere,
         control: Handle,
     ) -> Rc<Self> {
         Rc::new(Self {
-            budget: admitter.new_budget(),
-            admitter,
+            budget: evaluator.new_budget(),
+            evaluator,
             answered_here,
             control,
             audits: AuditPlaces::new(),
@@ -99,7 +99,7 @@ impl AdmissionSide {
         let Subject::Write(write) = subject else {
             return Concern::None;
         };
-        let policies = self.admitter.policies.borrowed();
+        let policies = self.evaluator.policies.borrowed();
         let is_exempt = || {
             let kind = GroupVersionKind::default();
             let attributes = write.attributes(write.operation, kind, &call.digest.user);
@@ -122,24 +122,24 @@ impl AdmissionSide {
         if is_unknown {
             return Concern::UnknownResource;
         }
-        Concern::Judge(Arc::clone(policies))
+        Concern::Evaluate(Arc::clone(policies))
     }
 
     /// Whether the policies in force must not be used any more. In audit mode they always are.
     pub(crate) fn are_stale(&self) -> bool {
-        let admitter = &self.admitter;
-        admitter.mode == AdmissionMode::Enforce && admitter.policies.are_stale(&admitter.clock)
+        let evaluator = &self.evaluator;
+        evaluator.mode == AdmissionMode::Enforce && evaluator.policies.are_stale(&evaluator.clock)
     }
 
-    /// Whether the upstream must be asked for its resources before a request can be judged. In audit mode nothing waits for that.
+    /// Whether the upstream must be asked for its resources before a request can be evaluated. In audit mode nothing waits for that.
     fn needs_discovery(
         &self,
         policies: &ForwardedPolicies,
         write: &ForwardedWrite<'_>,
         call: &Call,
     ) -> bool {
-        self.admitter.mode == AdmissionMode::Enforce
-            && plan::needs_discovery(&self.admitter, policies, write, &call.digest.user)
+        self.evaluator.mode == AdmissionMode::Enforce
+            && plan::needs_discovery(&self.evaluator, policies, write, &call.digest.user)
     }
 
     fn may_match(
@@ -148,7 +148,7 @@ impl AdmissionSide {
         write: &ForwardedWrite<'_>,
         call: &Call,
     ) -> bool {
-        plan::may_match(&self.admitter, policies, write, &call.digest.user)
+        plan::may_match(&self.evaluator, policies, write, &call.digest.user)
     }
 
     /// Whether a server that cleans paths, or reads them differently, would execute a request that policies may match.
@@ -159,7 +159,7 @@ impl AdmissionSide {
             memchr::memmem::find(path, b"//").is_some()
                 || memchr::memmem::find(path, b"/.").is_some()
         };
-        if self.admitter.mode == AdmissionMode::Audit {
+        if self.evaluator.mode == AdmissionMode::Audit {
             return false;
         }
         if matches!(subject, Subject::Unreadable) {
@@ -177,7 +177,7 @@ impl AdmissionSide {
             // A GET writes only if it connects to an object, whose path can be read.
             return *method != Method::GET || call.request.headers().contains_key(UPGRADE);
         };
-        let policies = self.admitter.policies.borrowed();
+        let policies = self.evaluator.policies.borrowed();
         match (Subject::of(&info), subject, &*policies) {
             (Subject::Write(cleaned), Subject::Write(write), _) if cleaned == *write => false,
             (Subject::Write(cleaned), _, Some(policies)) => {
@@ -189,7 +189,7 @@ impl AdmissionSide {
         }
     }
 
-    /// Judges a request, and forwards or refuses it.
+    /// Evaluates a request, and forwards or refuses it.
     pub(crate) async fn admit<S>(
         self: Rc<Self>,
         mut call: Call,
@@ -204,8 +204,8 @@ impl AdmissionSide {
             return inner.call(call).await;
         };
         let query = call.request.uri().query().unwrap_or_default();
-        let cluster = &*self.admitter.cluster;
-        let plan = JudgePlan::new(
+        let cluster = &*self.evaluator.cluster;
+        let plan = EvaluationPlan::new(
             &policies,
             cluster,
             &write,
@@ -215,10 +215,10 @@ impl AdmissionSide {
         );
         let output = output(&call);
         let mut evaluation = Evaluation {
-            admitter: Arc::clone(&self.admitter),
+            evaluator: Arc::clone(&self.evaluator),
             control: self.control.clone(),
             id: call.context.id,
-            started: self.admitter.clock.now(),
+            started: self.evaluator.clock.now(),
             plan,
             info: digest.info.clone(),
             content_type: objects::header(call.request.headers(), &http::header::CONTENT_TYPE)
@@ -233,21 +233,21 @@ impl AdmissionSide {
             is_silent: Cell::new(false),
             output,
             share: BodyShare::new(&self.budget, &digest.user),
-            judged_version: None,
+            evaluated_version: None,
             object_name: ObjectName::default(),
-            judged_items: Vec::new(),
+            evaluated_items: Vec::new(),
             dry_warnings: Vec::new(),
             is_answered: Rc::default(),
             applied: None,
         };
         let until = self.deadline(&call, evaluation.started);
         let read = self.read_body(&mut call, &mut evaluation, until).await;
-        match self.admitter.mode {
+        match self.evaluator.mode {
             AdmissionMode::Audit => self.audit(call, evaluation, read, inner).await,
             AdmissionMode::Enforce => {
                 let read = match read {
                     Ok(()) => evaluation.replace_body(&mut call, until).await,
-                    Err(unjudged) => Err(unjudged),
+                    Err(unevaluated) => Err(unevaluated),
                 };
                 let mut reply = self.enforce(call, &mut evaluation, read, inner).await?;
                 warn_of_body(&mut reply, &evaluation);
@@ -256,12 +256,12 @@ impl AdmissionSide {
         }
     }
 
-    /// Judges a request whose body was read, and forwards or refuses it.
+    /// Evaluates a request whose body was read, and forwards or refuses it.
     async fn enforce<S>(
         &self,
         mut call: Call,
         evaluation: &mut Evaluation,
-        read: Result<(), Unjudged>,
+        read: Result<(), Unevaluated>,
         mut inner: S,
     ) -> Result<Reply, Refusal>
     where
@@ -270,22 +270,24 @@ impl AdmissionSide {
         let until = self.deadline(&call, evaluation.started);
         let read = match read {
             Ok(()) => in_time(until, evaluation.choose_name(&mut call)).await,
-            unjudged => unjudged,
+            unevaluated => unevaluated,
         };
-        let may_repeat = self.admitter.guard || evaluation.chosen_name().is_some();
+        let may_repeat = self.evaluator.guard || evaluation.chosen_name().is_some();
         let plan = may_repeat.then(|| evaluation.plan.clone());
-        let mut end = if let Err(unjudged) = read {
-            Err(unjudged)
+        let mut end = if let Err(unevaluated) = read {
+            Err(unevaluated)
         } else {
             let old = evaluation.start_read();
-            judged(evaluation, old, &call, &mut inner, until).await
+            evaluated(evaluation, old, &call, &mut inner, until).await
         };
         let mut retries = 0;
         loop {
             let mut verdict = match end {
                 Ok(verdict) => verdict,
-                Err(unjudged) => {
-                    return self.not_judged(unjudged, call, evaluation, inner).await;
+                Err(unevaluated) => {
+                    return self
+                        .not_evaluated(unevaluated, call, evaluation, inner)
+                        .await;
                 }
             };
             let record = self.recorded(evaluation, Ok(&mut verdict));
@@ -301,7 +303,7 @@ impl AdmissionSide {
                     if let Some(plan) = &plan {
                         evaluation.begin_again(plan);
                     }
-                    end = judged(evaluation, old, &call, &mut inner, until).await;
+                    end = evaluated(evaluation, old, &call, &mut inner, until).await;
                 }
                 CarriedOut::NameTaken(returned) => {
                     call = *returned;
@@ -312,19 +314,19 @@ impl AdmissionSide {
                     end = match in_time(until, choosing).await {
                         Ok(()) => {
                             let old = OldRead::None;
-                            judged(evaluation, old, &call, &mut inner, until).await
+                            evaluated(evaluation, old, &call, &mut inner, until).await
                         }
-                        Err(unjudged) => Err(unjudged),
+                        Err(unevaluated) => Err(unevaluated),
                     };
                 }
             }
         }
     }
 
-    /// Refuses or forwards a request that has been judged.
+    /// Refuses or forwards a request that has been evaluated.
     async fn carry_out<S>(
         &self,
-        verdict: Evaluated,
+        verdict: EvaluationEnd,
         record: AdmissionRecord,
         evaluation: &Evaluation,
         call: Call,
@@ -334,10 +336,10 @@ impl AdmissionSide {
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        let recorder = &*self.admitter.recorder;
-        let judged = verdict.judged;
-        if let Some((code, status)) = &judged.refusal {
-            let reply = self.deny(&call, evaluation, (*code, status), &judged, record);
+        let recorder = &*self.evaluator.recorder;
+        let evaluated = verdict.evaluated;
+        if let Some((code, status)) = &evaluated.refusal {
+            let reply = self.deny(&call, evaluation, (*code, status), &evaluated, record);
             return Ok(CarriedOut::Reply(reply.await));
         }
         let mut record = RecordAtEnd::new(recorder, record);
@@ -348,12 +350,12 @@ impl AdmissionSide {
                 return Ok(CarriedOut::NameTaken(Box::new(call)));
             }
             Some(EarlyReply::Error(late)) => {
-                let reply = late.reply(&judged.warnings, &call.context);
+                let reply = late.reply(&evaluated.warnings, &call.context);
                 return Ok(CarriedOut::Reply(reply));
             }
             None => {
                 let is_collection = evaluation.plan.facts.verb == WriteVerb::DeleteCollection;
-                let carried = if is_collection && self.admitter.guard {
+                let carried = if is_collection && self.evaluator.guard {
                     evaluation
                         .delete_items(call, inner, &mut record, retries)
                         .await
@@ -365,7 +367,7 @@ impl AdmissionSide {
                     CarriedOut::Refused(call, refused) => {
                         let until = self.deadline(&call, evaluation.started) + GRACE;
                         match self.authorized(&call, evaluation, until).await {
-                            Ok(()) => refused.reply(&judged.warnings, &call.context),
+                            Ok(()) => refused.reply(&evaluated.warnings, &call.context),
                             Err(forbidden) => forbidden.reply(&[], &call.context),
                         }
                     }
@@ -385,7 +387,7 @@ impl AdmissionSide {
         let found = evaluation.plan.facts.findings.error();
         let is_earlier = found.is_some_and(|error| error.code == reply.status());
         if !refusals.contains(&reply.status()) && !is_earlier {
-            warnings::merge(reply.headers_mut(), &judged.warnings);
+            warnings::merge(reply.headers_mut(), &evaluated.warnings);
         }
         Ok(CarriedOut::Reply(reply))
     }
@@ -396,7 +398,7 @@ impl AdmissionSide {
         call: &mut Call,
         evaluation: &mut Evaluation,
         until: Instant,
-    ) -> Result<(), Unjudged> {
+    ) -> Result<(), Unevaluated> {
         let refused = |refused: RefusedRequest| Err(refused.into());
         let output = evaluation.output;
         let verb = evaluation.plan.facts.verb;
@@ -405,7 +407,7 @@ impl AdmissionSide {
         let format = match verb {
             WriteVerb::Connect => return Ok(()),
             // The dry run tells what the upstream does not understand.
-            _ if is_dry && self.admitter.mode == AdmissionMode::Enforce => Ok(()),
+            _ if is_dry && self.evaluator.mode == AdmissionMode::Enforce => Ok(()),
             WriteVerb::Create | WriteVerb::Update => {
                 objects::body_format(&evaluation.content_type).map(|_| ())
             }
@@ -423,14 +425,16 @@ impl AdmissionSide {
             }
             Ok(BufferedBody::TooLong) => refused(RefusedRequest::too_long(output)),
             Ok(BufferedBody::NoRoom) => refused(RefusedRequest::no_room(output)),
-            Ok(BufferedBody::Broken) => Err(Unjudged::Inner(Refusal::ClientGone)),
+            Ok(BufferedBody::Broken) => Err(Unevaluated::Inner(Refusal::ClientGone)),
             Err(_elapsed) => refused(bad(&StatusError::timeout())),
         }
     }
 
     pub(crate) fn deadline(&self, call: &Call, started: Time) -> Instant {
-        let until = call.deadline.unwrap_or_else(|| started.plus(JUDGE_LIMIT));
-        self.admitter.clock.instant(until)
+        let until = call
+            .deadline
+            .unwrap_or_else(|| started.plus(EVALUATION_LIMIT));
+        self.evaluator.clock.instant(until)
     }
 
     /// Records that a request was forwarded although the policies are not known.
@@ -439,50 +443,50 @@ impl AdmissionSide {
             return;
         };
         let policies = Arc::new(ForwardedPolicies::default());
-        let (cluster, user) = (&*self.admitter.cluster, &call.digest.user);
-        let plan = JudgePlan::new(&policies, cluster, &write, user, "", "");
-        let unjudged = Unjudged::Failed("the policies are not known yet".to_owned());
-        let now = self.admitter.clock.now();
+        let (cluster, user) = (&*self.evaluator.cluster, &call.digest.user);
+        let plan = EvaluationPlan::new(&policies, cluster, &write, user, "", "");
+        let unevaluated = Unevaluated::Failed("the policies are not known yet".to_owned());
+        let now = self.evaluator.clock.now();
         let id = call.context.id;
-        let record = record_of(&self.admitter, &plan, id, now, Err(&unjudged));
-        self.admitter.recorder.record(record);
+        let record = record_of(&self.evaluator, &plan, id, now, Err(&unevaluated));
+        self.evaluator.recorder.record(record);
     }
 
     pub(crate) fn recorded(
         &self,
         evaluation: &Evaluation,
-        end: Result<&mut Evaluated, &Unjudged>,
+        end: Result<&mut EvaluationEnd, &Unevaluated>,
     ) -> AdmissionRecord {
         let (id, started) = (evaluation.id, evaluation.started);
-        record_of(&self.admitter, &evaluation.plan, id, started, end)
+        record_of(&self.evaluator, &evaluation.plan, id, started, end)
     }
 }
 
 /// What is to be done until `until`.
 async fn in_time<T>(
     until: Instant,
-    work: impl Future<Output = Result<T, Unjudged>>,
-) -> Result<T, Unjudged> {
+    work: impl Future<Output = Result<T, Unevaluated>>,
+) -> Result<T, Unevaluated> {
     let done = tokio::time::timeout_at(until, work).await;
-    done.unwrap_or(Err(Unjudged::Lacking(Lack::Time)))
+    done.unwrap_or(Err(Unevaluated::Lacking(Lack::Time)))
 }
 
-/// Judges a request, until shortly after its deadline.
-async fn judged<S>(
+/// Evaluates a request, until shortly after its deadline.
+async fn evaluated<S>(
     evaluation: &mut Evaluation,
     old: OldRead,
     call: &Call,
     inner: &mut S,
     until: Instant,
-) -> Result<Evaluated, Unjudged>
+) -> Result<EvaluationEnd, Unevaluated>
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
 {
-    let admitter = Arc::clone(&evaluation.admitter);
-    let mut runs = ThroughInner(inner, &admitter.workers);
-    let judging = evaluation.run(old, Some((&mut runs, call)));
-    let judged = tokio::time::timeout_at(until + GRACE, judging).await;
-    judged.unwrap_or_else(|_elapsed| Err(Unjudged::Lacking(Lack::Time)))
+    let evaluator = Arc::clone(&evaluation.evaluator);
+    let mut runs = ThroughInner(inner, &evaluator.workers);
+    let evaluating = evaluation.run(old, Some((&mut runs, call)));
+    let evaluated = tokio::time::timeout_at(until + GRACE, evaluating).await;
+    evaluated.unwrap_or_else(|_elapsed| Err(Unevaluated::Lacking(Lack::Time)))
 }
 
 /// Adds the warnings about duplicate fields of a request to its response, unless its user may not make it.

@@ -14,7 +14,7 @@ use fairgate_admission::{BuiltInResource, built_in_resources};
 
 use crate::{
     cluster_state::{ResourceKind, ServedResource},
-    judged_object,
+    evaluated_object,
 };
 
 /// Subresources that requests connect to: resource, subresource, kind of the options.
@@ -43,7 +43,7 @@ static RESOURCES: LazyLock<HashMap<&'static str, Vec<StaticResource>>> = LazyLoc
             one.group.is_empty() && one.version == "v1" && one.plural == *resource
         });
         let connected = connected.map(|(_, subresource, kind)| (*subresource, ["", "v1", kind]));
-        let written = judged_object::subresources(one.group, one.plural)
+        let written = evaluated_object::subresources(one.group, one.plural)
             .map(|subresource| (subresource, kind_of(one, subresource)));
         let itself = std::iter::once(("", [one.group, one.version, one.kind]));
         let found = itself

@@ -10,9 +10,9 @@ use http::StatusCode;
 
 use crate::{
     abort_on_drop::AbortOnDrop,
-    evaluate::{Evaluation, Unjudged},
+    evaluate::{Evaluation, Unevaluated},
+    evaluated_object::{self, WriteStrategy},
     facts::WriteFacts,
-    judged_object::{self, WriteStrategy},
     responses::{RefusedRequest, reasons},
 };
 
@@ -23,12 +23,12 @@ impl Evaluation {
         let facts = &self.plan.facts;
         let discovered = || {
             let (group, version) = (&facts.group, &facts.version);
-            let cluster = &self.admitter.cluster;
+            let cluster = &self.evaluator.cluster;
             cluster
                 .resource(group, version, &facts.resource, "status")
                 .is_some()
         };
-        judged_object::strategy(
+        evaluated_object::strategy(
             facts,
             schema.map_or_else(discovered, CustomSchema::has_status),
         )
@@ -39,10 +39,10 @@ impl Evaluation {
     /// # Errors
     ///
     /// It could not be read.
-    pub(crate) async fn custom_schema(&self) -> Result<Option<Arc<CustomSchema>>, Unjudged> {
+    pub(crate) async fn custom_schema(&self) -> Result<Option<Arc<CustomSchema>>, Unevaluated> {
         let facts = &self.plan.facts;
         let is_as_sent = self.plan.fidelity == Fidelity::AsSent;
-        if is_as_sent || judged_object::is_of_kubernetes(&facts.group) || facts.has_table() {
+        if is_as_sent || evaluated_object::is_of_kubernetes(&facts.group) || facts.has_table() {
             return Ok(None);
         }
         self.definition().await
@@ -53,10 +53,10 @@ impl Evaluation {
     /// # Errors
     ///
     /// It could not be read.
-    pub(crate) async fn definition(&self) -> Result<Option<Arc<CustomSchema>>, Unjudged> {
+    pub(crate) async fn definition(&self) -> Result<Option<Arc<CustomSchema>>, Unevaluated> {
         let facts = &self.plan.facts;
-        let (upstream, share) = (self.admitter.upstream.clone(), self.share.another());
-        let definitions = Arc::clone(&self.admitter.definitions);
+        let (upstream, share) = (self.evaluator.upstream.clone(), self.share.another());
+        let definitions = Arc::clone(&self.evaluator.definitions);
         let key = (facts.definition_path(), facts.version.clone());
         let reading = async move { definitions.schema(&upstream, key, share).await };
         let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, reading));
@@ -67,10 +67,10 @@ impl Evaluation {
 
     /// Checks that a request whose fields only the upstream knows may be sent as a dry run: kube-apiserver carries none of them
     /// out, but other API servers may, unless the author of a policy has said that they do not.
-    pub(crate) fn check_dry_runs(&self) -> Result<(), Unjudged> {
+    pub(crate) fn check_dry_runs(&self) -> Result<(), Unevaluated> {
         let facts = &self.plan.facts;
-        let may =
-            self.plan.fidelity == Fidelity::DryRun || judged_object::is_of_kubernetes(&facts.group);
+        let may = self.plan.fidelity == Fidelity::DryRun
+            || evaluated_object::is_of_kubernetes(&facts.group);
         if may {
             Ok(())
         } else {
@@ -79,7 +79,7 @@ impl Evaluation {
     }
 
     /// The refusal of a request of which nobody here knows what is taken from the body.
-    pub(crate) fn unknown_fields(&self) -> Unjudged {
+    pub(crate) fn unknown_fields(&self) -> Unevaluated {
         let facts = &*self.plan.facts;
         let WriteFacts {
             group, resource, ..
@@ -89,7 +89,7 @@ impl Evaluation {
             target = format!("{target}/{}", facts.subresource);
         }
         let text = format!(
-            "fairgate: it is not known which fields of the body a write of {target} changes, so admission policies cannot judge it; \
+            "fairgate: it is not known which fields of the body a write of {target} changes, so admission policies cannot evaluate it; \
              set the annotation fairgate.dev/fidelity of the policies that match it to dryRun if its server supports dry runs, or to asSent"
         );
         let error = StatusError::new(StatusCode::FORBIDDEN, "Forbidden", &text);

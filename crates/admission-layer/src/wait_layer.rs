@@ -33,7 +33,7 @@ impl AdmissionWaitLayer {
     /// The layer that belongs to `admission`, which is inside flow control. In audit mode nothing waits.
     pub fn of(admission: &AdmissionLayer) -> Self {
         let shared = admission.side();
-        let waits = |side: &&Rc<AdmissionSide>| side.admitter.mode == AdmissionMode::Enforce;
+        let waits = |side: &&Rc<AdmissionSide>| side.evaluator.mode == AdmissionMode::Enforce;
         Self {
             shared: shared.filter(waits).cloned(),
         }
@@ -98,21 +98,21 @@ enum Awaited {
 }
 
 impl AdmissionSide {
-    /// What must be known before a request can be judged, and is not.
+    /// What must be known before a request can be evaluated, and is not.
     fn awaited(&self, call: &Call) -> Option<Awaited> {
         let Subject::Write(write) = Subject::of(&call.digest.info) else {
             return None;
         };
         // Most requests need no more than this.
-        let are_known = self.admitter.policies.borrowed().is_some();
-        if are_known && !self.are_stale() && plan::is_known(&*self.admitter.cluster, &write) {
+        let are_known = self.evaluator.policies.borrowed().is_some();
+        if are_known && !self.are_stale() && plan::is_known(&*self.evaluator.cluster, &write) {
             return None;
         }
         match self.concern(call) {
             Concern::NotReady => Some(Awaited::Policies),
             Concern::Stale => Some(Awaited::Confirmation),
             Concern::UnknownResource => Some(Awaited::Resources),
-            Concern::None | Concern::Judge(_) | Concern::Disguised => None,
+            Concern::None | Concern::Evaluate(_) | Concern::Disguised => None,
         }
     }
 }
@@ -121,10 +121,10 @@ async fn wait<S>(shared: Rc<AdmissionSide>, call: Call, mut inner: S) -> Result<
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
 {
-    let admitter = &shared.admitter;
+    let evaluator = &shared.evaluator;
     if shared.awaited(&call) == Some(Awaited::Policies) {
-        let known = admitter.policies.known();
-        if tokio::time::timeout(admitter.ready_limit, known)
+        let known = evaluator.policies.known();
+        if tokio::time::timeout(evaluator.ready_limit, known)
             .await
             .is_err()
         {
@@ -135,17 +135,17 @@ where
         return Ok(AdmissionSide::stale(&call));
     }
     if shared.awaited(&call) == Some(Awaited::Resources) {
-        let Some(_place) = admitter.waiting.take(&call.digest.user.name) else {
+        let Some(_place) = evaluator.waiting.take(&call.digest.user.name) else {
             return Ok(unknown_resource(&call, &Lack::Place.status()));
         };
-        let read = admitter.cluster.resources_read();
-        match tokio::time::timeout(admitter.ready_limit, read).await {
+        let read = evaluator.cluster.resources_read();
+        match tokio::time::timeout(evaluator.ready_limit, read).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => {
                 let why = format!("fairgate: the resources of the upstream cannot be read: {why}");
                 return Ok(unknown_resource(&call, &StatusError::unavailable(why)));
             }
-            Err(_elapsed) if admitter.cluster.are_resources_known() => {
+            Err(_elapsed) if evaluator.cluster.are_resources_known() => {
                 return Ok(unknown_resource(&call, &Lack::Time.status()));
             }
             Err(_elapsed) => return Ok(AdmissionSide::unread(&call)),

@@ -1,4 +1,4 @@
-//! Threads for what takes long: reading large bodies, and judging by costly policies.
+//! Threads for what takes long: reading large bodies, and evaluating by costly policies.
 //!
 //! Their priority is lower than that of data cores, so that requests that need none of this are served as if nothing were
 //! done here. Users take turns: who causes much work waits for it alone. How many bytes are decoded at a time is bounded,

@@ -1,4 +1,4 @@
-//! What is judged: the attributes of a request.
+//! What is evaluated: the attributes of a request.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! The resources of Kubernetes itself: which resource the objects of a kind belong to, and whether they are in namespaces.
 //!
-//! For judging objects and policies without a server, which would say this in its discovery documents.
+//! For evaluating objects and policies without a server, which would say this in its discovery documents.
 //!
 //! Source: the types of `k8s-openapi`, which are generated from the API documents of the pinned release, and the tables of
 //! all versions that there ever were ([`fairgate_objects::schema`]).

@@ -1,4 +1,4 @@
-//! The objects of the cluster that judging may need besides those of a request: namespaces and params.
+//! The objects of the cluster that evaluating may need besides those of a request: namespaces and params.
 
 use std::{borrow::Cow, fmt, pin::Pin, sync::Arc};
 
@@ -22,7 +22,7 @@ pub type KnownFuture<'a> = Pin<Box<dyn Future<Output = Result<(), LookupLack>> +
 
 /// The namespaces and params of a cluster.
 ///
-/// Every method that returns no future answers from memory. It is called for each request that may be judged, and costs a
+/// Every method that returns no future answers from memory. It is called for each request that may be evaluated, and costs a
 /// search in a table. Futures end within seconds, whatever the cluster does. Unless an implementation says otherwise, there are no params.
 pub trait ClusterObjects: fmt::Debug + Send + Sync + 'static {
     /// The namespace of that name; `None` if it is not known, which does not mean that there is none.

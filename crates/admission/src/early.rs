@@ -1,7 +1,7 @@
 //! matchConditions that are known before the body of a request is: those that read only parts of `request` which its
 //! path, its method and its user tell.
 //!
-//! A policy whose conditions are false needs no body. What is said here is what judging would say later; where that is
+//! A policy whose conditions are false needs no body. What is said here is what evaluating would say later; where that is
 //! not certain, the policy may match.
 
 use std::cell::{Cell, OnceCell, RefCell};
@@ -15,7 +15,7 @@ use crate::matching::{EarlyMatch, MatchRequest};
 use crate::policy::CompiledPolicy;
 
 /// The highest cost of the conditions of all policies that are evaluated for one request, in CEL cost units. Further ones
-/// are left to judging, which has worker threads.
+/// are left to evaluating, which has worker threads.
 const BUDGET: u64 = 20_000;
 /// The steps that the conditions of one policy may take besides those that their cost allows.
 const WORK_LIMIT: u64 = 20_000;
@@ -104,7 +104,7 @@ impl<'r> EarlyConditions<'r> {
         }
     }
 
-    /// Whether judging comes to the conditions without an error before them, if the policy matches without one.
+    /// Whether evaluating comes to the conditions without an error before them, if the policy matches without one.
     fn is_sound(&self, policy: &CompiledPolicy) -> bool {
         let request = self.request;
         let attributes = request.attributes;
@@ -130,7 +130,7 @@ impl<'r> EarlyConditions<'r> {
         })
     }
 
-    /// Whether one is false and none is an error. All are evaluated, because judging evaluates all, within a budget.
+    /// Whether one is false and none is an error. All are evaluated, because evaluating evaluates all, within a budget.
     fn is_false(&self, policy: &'r CompiledPolicy) -> bool {
         let work = WORK_LIMIT / policy.conditions.len().max(1) as u64;
         let (mut is_false, mut cost) = (false, 0_u64);

@@ -1,4 +1,4 @@
-//! What judging asks the host for.
+//! What evaluating asks the host for.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use fairgate_cel::library::authorizer::CelAuthorizer;
 use fairgate_core::time::Time;
 
 use crate::attributes::{AdmissionObjects, GroupVersionKind, GroupVersionResource};
-use crate::observer::JudgeObserver;
+use crate::observer::EvaluationObserver;
 
 /// Why the objects of a request are not available in another version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum InputFailure {
     Lacking(LookupLack),
 }
 
-/// What is lacking to look something up. A client can bring that about, so the request cannot be judged, whatever the failure policies
+/// What is lacking to look something up. A client can bring that about, so the request cannot be evaluated, whatever the failure policies
 /// are: they apply to evaluation errors only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupLack {
@@ -95,10 +95,10 @@ pub struct EquivalentResource<'a> {
     pub kind: Option<GroupVersionKind<'a>>,
 }
 
-/// What judging needs besides the attributes. It asks only for what the matching policies use.
+/// What evaluating needs besides the attributes. It asks only for what the matching policies use.
 ///
 /// Nothing here may block: a host answers from what it knows. If an answer needs I/O the host notes that, answers with
-/// a failure, gets what is missing and judges again; it drops the first verdict. The authorizer of a host that
+/// a failure, gets what is missing and evaluates again; it drops the first verdict. The authorizer of a host that
 /// has to ask a server works in the same way.
 pub trait AdmissionInputs {
     /// The objects of the request, converted to `kind`, with `apiVersion` and `kind`. It is asked for the request's own
@@ -126,7 +126,7 @@ pub trait AdmissionInputs {
     fn authorizer(&self) -> Arc<dyn CelAuthorizer>;
 
     /// Whether to stop: asked now and then by comprehensions, and between two expressions. The expression ends with
-    /// `operation interrupted`, and judging with [`AdmissionAbort::Interrupted`](crate::AdmissionAbort::Interrupted) unless
+    /// `operation interrupted`, and evaluating with [`AdmissionAbort::Interrupted`](crate::AdmissionAbort::Interrupted) unless
     /// it was the last one.
     fn is_interrupted(&self) -> bool {
         false
@@ -138,7 +138,7 @@ pub trait AdmissionInputs {
     }
 
     /// Who sees how the verdict comes about, if anybody does.
-    fn observer(&self) -> Option<&dyn JudgeObserver> {
+    fn observer(&self) -> Option<&dyn EvaluationObserver> {
         None
     }
 }

@@ -9,7 +9,7 @@
 //! A [`PolicySet`] is compiled once from policies and bindings. For each write:
 //!
 //! 1. [`PolicySet::may_match`] says whether any policy may match the request, before a body is read.
-//! 2. [`PolicySet::judge`] matches each policy and binding, collects params, evaluates, and returns an
+//! 2. [`PolicySet::evaluate`] matches each policy and binding, collects params, evaluates, and returns an
 //!    [`AdmissionVerdict`]: denials, of which the client gets the first; warnings; audit annotations; what to count.
 //!
 //! One evaluation, of one policy with one param, has four parts: matchConditions, validations, messages, audit annotations.
@@ -24,9 +24,9 @@
 //!
 //! # How this crate works
 //!
-//! Everything here is pure: what judging needs, such as namespaces and params, comes from [`AdmissionInputs`], which the
+//! Everything here is pure: what evaluating needs, such as namespaces and params, comes from [`AdmissionInputs`], which the
 //! host answers from what it knows. [`ClusterLookups`] answers for namespaces and params, and notes what it has no answer
-//! for, so that the host can read it and judge again. There is no clock, no I/O, and no random number. Texts that clients see are
+//! for, so that the host can read it and evaluate again. There is no clock, no I/O, and no random number. Texts that clients see are
 //! kube-apiserver's.
 //!
 //! Source: the sources of Kubernetes 1.36, and what its dispatcher makes of the cases in `oracle/`.
@@ -41,10 +41,10 @@ mod cluster_objects;
 mod declared_type;
 mod early;
 mod environment;
+mod evaluate;
 mod evaluation;
 mod expression;
 mod inputs;
-mod judge;
 pub mod kinds;
 mod lookups;
 mod matching;
@@ -84,7 +84,7 @@ pub use inputs::{
 };
 pub use lookups::{ClusterLookups, KnownLookups, MissingLookup};
 pub use mode::{AdmissionMode, Fidelity};
-pub use observer::{ExpressionRole, ExpressionStep, JudgeObserver};
+pub use observer::{EvaluationObserver, ExpressionRole, ExpressionStep};
 pub use record::{
     AdmissionDecision, AdmissionRecord, AdmissionRecorder, PolicyFields, RecordedCheck,
     RecordedRequest, WriteGuard,

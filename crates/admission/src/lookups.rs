@@ -1,4 +1,4 @@
-//! How judging comes to namespaces and params although it cannot wait: what is not in memory is noted, read between two
+//! How evaluating comes to namespaces and params although it cannot wait: what is not in memory is noted, read between two
 //! passes, and found in the next one.
 
 use std::cell::{OnceCell, RefCell};

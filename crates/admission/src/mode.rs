@@ -1,6 +1,6 @@
-//! What is configured: what a refusal does, and how the object that is judged is obtained.
+//! What is configured: what a refusal does, and how the object that is evaluated is obtained.
 
-/// What becomes of the verdicts of policies on forwarded requests. Without a mode, nothing is judged.
+/// What becomes of the verdicts of policies on forwarded requests. Without a mode, nothing is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionMode {
     /// They are recorded. Nothing is refused, delayed, or sent to the upstream as a dry run.
@@ -22,7 +22,7 @@ impl AdmissionMode {
     }
 }
 
-/// How the object that a policy judges is obtained. An ordered scale: a request is judged with the greatest fidelity that
+/// How the object that a policy evaluates is obtained. An ordered scale: a request is evaluated with the greatest fidelity that
 /// one of its policies asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fidelity {
@@ -37,7 +37,7 @@ pub enum Fidelity {
 }
 
 impl Fidelity {
-    /// The annotation of a policy that says how the objects it judges are obtained.
+    /// The annotation of a policy that says how the objects it evaluates are obtained.
     pub const ANNOTATION: &str = "fairgate.dev/fidelity";
 
     /// All of them, in ascending order.

@@ -52,8 +52,8 @@ pub struct ExpressionStep<'s> {
     pub cost: u64,
 }
 
-/// Sees each step of judging. See [`AdmissionInputs::observer`](crate::AdmissionInputs::observer).
-pub trait JudgeObserver {
+/// Sees each step of evaluating. See [`AdmissionInputs::observer`](crate::AdmissionInputs::observer).
+pub trait EvaluationObserver {
     /// An evaluation with one of the binding's params begins; the steps until the next one belong to it.
     fn evaluation(&self, policy: &str, binding: &str, param: Option<&CelJson<'_>>);
 

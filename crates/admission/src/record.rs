@@ -1,4 +1,4 @@
-//! What is recorded of a judged request: metadata and messages, never the objects.
+//! What is recorded of an evaluated request: metadata and messages, never the objects.
 
 use std::{fmt, time::Duration};
 
@@ -19,28 +19,33 @@ pub enum AdmissionDecision {
     Allowed,
     /// A policy denies it. With [`AdmissionMode::Audit`] it was forwarded nevertheless.
     Denied,
-    /// It could not be judged, and was forwarded: the mode is audit, or all policies that match ignore failures.
-    NotJudged,
-    /// It could not be judged, and was refused.
+    /// It could not be evaluated, and was forwarded: the mode is audit, or all policies that match ignore failures.
+    NotEvaluated,
+    /// It could not be evaluated, and was refused.
     Failed,
 }
 
 impl AdmissionDecision {
     /// All decisions.
-    pub const ALL: [Self; 4] = [Self::Allowed, Self::Denied, Self::NotJudged, Self::Failed];
+    pub const ALL: [Self; 4] = [
+        Self::Allowed,
+        Self::Denied,
+        Self::NotEvaluated,
+        Self::Failed,
+    ];
 
     /// The name in metrics and in the audit log.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
-            Self::NotJudged => "notJudged",
+            Self::NotEvaluated => "notJudged",
             Self::Failed => "failed",
         }
     }
 }
 
-/// What kept the stored object, by which a write was judged, from being changed before the write.
+/// What kept the stored object, by which a write was evaluated, from being changed before the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteGuard {
     /// Nothing.
@@ -49,7 +54,7 @@ pub enum WriteGuard {
     Client,
     /// The condition that the gateway has added.
     Held,
-    /// The same; the object had been changed, and the request was judged again.
+    /// The same; the object had been changed, and the request was evaluated again.
     Repeated,
 }
 
@@ -84,7 +89,7 @@ pub struct RecordedCheck {
     pub took: Duration,
 }
 
-/// What a judged request is about, and who sent it.
+/// What an evaluated request is about, and who sent it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecordedRequest {
@@ -115,25 +120,25 @@ impl RecordedRequest {
     }
 }
 
-/// A judged request, forwarded or about an object that is hosted here, and what became of it. Only requests that a policy
+/// An evaluated request, forwarded or about an object that is hosted here, and what became of it. Only requests that a policy
 /// matched are recorded.
 #[derive(Clone, Debug)]
 pub struct AdmissionRecord {
     /// The request's `Audit-Id`.
     pub audit_id: String,
-    /// The mode in which it was judged.
+    /// The mode in which it was evaluated.
     pub mode: AdmissionMode,
     /// What the request does to the object.
     pub operation: AdmissionOperation,
     /// What it is about, and who sent it.
     pub request: RecordedRequest,
-    /// How the object was obtained; none if it is hosted here, and was judged as it was to be stored.
+    /// How the object was obtained; none if it is hosted here, and was evaluated as it was to be stored.
     pub fidelity: Option<Fidelity>,
     /// What became of it.
     pub decision: AdmissionDecision,
     /// How the stored object was guarded; none if the request has none, or was not forwarded.
     pub guard: Option<WriteGuard>,
-    /// Why it could not be judged; empty if it was.
+    /// Why it could not be evaluated; empty if it was.
     pub failure: String,
     /// What each policy did.
     pub checks: Vec<RecordedCheck>,
@@ -147,8 +152,8 @@ pub struct AdmissionRecord {
     pub secret_params: Vec<String>,
     /// What of a forwarded object a policy may read and a server may set, by policies that did something.
     pub set_by_server: Vec<PolicyFields>,
-    /// How long judging took, without waiting for the body and for the upstream.
-    pub judging: Duration,
+    /// How long evaluating took, without waiting for the body and for the upstream.
+    pub evaluating: Duration,
     /// How long it took in all.
     pub total: Duration,
 }

@@ -1,4 +1,4 @@
-//! The policies that are in force, and judging a request by them.
+//! The policies that are in force, and evaluating a request by them.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::attributes::AdmissionAttributes;
 use crate::early::EarlyConditions;
+use crate::evaluate::{Evaluate, SharedValues};
 use crate::evaluation::EvaluationBudgets;
 use crate::inputs::{AdmissionInputs, PolicyParamKind};
-use crate::judge::{Judge, SharedValues};
 use crate::matching::index::{Candidates, PolicyIndex};
 use crate::matching::{MatchRequest, ResourceMatcher};
 use crate::pattern_limits;
@@ -107,7 +107,7 @@ impl PolicySet {
     }
 
     /// The parts of objects that none of the policies reads, whatever it matches: which policies match is known for certain only
-    /// when a request is judged, since the labels of its namespace may change until then.
+    /// when a request is evaluated, since the labels of its namespace may change until then.
     pub fn unread_parts(&self) -> UnreadParts {
         self.unread
     }
@@ -231,12 +231,12 @@ impl PolicySet {
         &self.policies[number as usize]
     }
 
-    /// Judges a request. All policies are evaluated, even after one has denied it.
+    /// Evaluates a request. All policies are evaluated, even after one has denied it.
     ///
     /// # Errors
     ///
     /// When the namespace of the request is not available, which refuses the request whatever the failure policies are.
-    pub fn judge<'a>(
+    pub fn evaluate<'a>(
         &'a self,
         attributes: &'a AdmissionAttributes<'a>,
         inputs: &'a dyn AdmissionInputs,
@@ -244,12 +244,12 @@ impl PolicySet {
     ) -> Result<AdmissionVerdict<'a>, AdmissionAbort> {
         let request = MatchRequest::with_objects(attributes, inputs);
         let candidates = self.candidates(&request);
-        let mut judge = Judge::new(request, budgets, candidates.len());
+        let mut evaluate = Evaluate::new(request, budgets, candidates.len());
         let mut values = SharedValues::default();
         for number in candidates {
-            judge.policy(self.numbered(number), &mut values)?;
+            evaluate.policy(self.numbered(number), &mut values)?;
         }
-        Ok(judge.verdict())
+        Ok(evaluate.verdict())
     }
 
     /// The policies and bindings that are not for this request, and why. For tools that explain a verdict.

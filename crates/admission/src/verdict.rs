@@ -1,4 +1,4 @@
-//! The result of judging a request: what the client, the audit event and the metrics get.
+//! The result of evaluating a request: what the client, the audit event and the metrics get.
 
 use std::time::Duration;
 
@@ -109,8 +109,8 @@ pub enum AdmissionAbort {
     /// The namespace could not be looked up; the text says why.
     #[error("Internal error occurred: {0}")]
     NamespaceFailed(String),
-    /// The host had judging stop ([`AdmissionInputs::is_interrupted`](crate::AdmissionInputs::is_interrupted)).
-    #[error("the request could not be judged in time")]
+    /// The host had evaluating stop ([`AdmissionInputs::is_interrupted`](crate::AdmissionInputs::is_interrupted)).
+    #[error("the request could not be evaluated in time")]
     Interrupted,
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn error_type(message: &str) -> &'static str {
     }
 }
 
-/// The result of judging a request.
+/// The result of evaluating a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionVerdict<'p> {
     /// The request is refused if there is any; the client gets the first.

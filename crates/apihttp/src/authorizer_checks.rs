@@ -1,6 +1,6 @@
 //! What the authorizer answers to the checks in expressions.
 //!
-//! Expressions cannot wait. A check that is not answered yet is noted; the authorizer is asked, and the write is judged
+//! Expressions cannot wait. A check that is not answered yet is noted; the authorizer is asked, and the write is evaluated
 //! again.
 
 use std::{

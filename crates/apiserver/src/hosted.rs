@@ -76,7 +76,7 @@ pub struct HostedSettings {
     pub address: String,
     /// Where the namespaces of hosted objects are; `None`: every namespace exists.
     pub namespaces: Option<Arc<dyn Namespaces>>,
-    /// The admission policies that judge writes.
+    /// The admission policies that evaluate writes.
     pub admission: HostedAdmission,
     /// Serves metrics, health and dumps.
     pub admin: Arc<dyn AdminEndpoints>,

@@ -10,7 +10,7 @@
 //! gateway's part is merged into the response (`merging`), and so are its metrics (`merged_metrics`).
 //!
 //! What an object is (tables of kinds, codecs, patches, field ownership) is in [`fairgate_objects`].
-//! A new kind is an entry there; nothing here knows a kind by name but [`reconcile`] and `admission`, which judges writes
+//! A new kind is an entry there; nothing here knows a kind by name but [`reconcile`] and `admission`, which evaluates writes
 //! by the admission policies among the objects.
 //!
 //! Not here: authentication (`auth`), flow control (`fairness`), what the objects mean (`apf`).

@@ -26,7 +26,7 @@ pub(crate) struct ApiState {
     pub(crate) kinds: Vec<&'static Kind>,
     /// The namespaces of the upstream, if there is one.
     pub(crate) namespaces: Option<Arc<dyn Namespaces>>,
-    /// Judges writes by admission policies; `None`: there are none.
+    /// Evaluates writes by admission policies; `None`: there are none.
     pub(crate) policies: Option<Arc<PolicyEnforcer>>,
     /// Checks whether the authors of policies may read their params.
     pub(crate) param_rights: ParamRights,

@@ -58,7 +58,7 @@ pub enum IdentityError {
         "the user's {part} {value:?} contains control characters, or starts or ends with whitespace, which no header can carry"
     )]
     Unrepresentable { part: &'static str, value: String },
-    /// Policies would be judged for another user than the upstream executes the request for.
+    /// Policies would be evaluated for another user than the upstream executes the request for.
     #[error(
         "the user is system:anonymous without the group system:unauthenticated, which the upstream would add"
     )]

@@ -251,7 +251,7 @@ keys! {
     /// ValidatingAdmissionPolicies in front of an upstream, evaluated by the gateway on forwarded requests and on writes to hosted
     /// objects: see docs/admission.md.
     "admission";
-    /// off: requests are not judged. audit: they are, and what the policies find is counted and recorded;
+    /// off: requests are not evaluated. audit: they are, and what the policies find is counted and recorded;
     /// nothing is refused, delayed or sent as a dry run. enforce: requests that a policy denies are refused, and
     /// clients get the warnings.
     "admission.mode": "off";
@@ -263,31 +263,31 @@ keys! {
     /// enforced twice. The last two are followed by watch; files are read again all the time. Changes are in force
     /// within a second, and the last good policies stay if new ones are invalid or cannot be read.
     "admission.policies.source": "files";
-    /// For how long writes may be judged by policies that are not certain to be those of the source: it does not
+    /// For how long writes may be evaluated by policies that are not certain to be those of the source: it does not
     /// respond, or its policies are invalid or not compiled yet. After that, writes are refused with 503 until the policies are
     /// confirmed, but not requests for policies and their bindings. 0s: the last good policies stay in force for any time. At least
     /// 5s is sensible. The policies of an upstream are then listed again every third of this time.
     "admission.policies.maxStaleness": "0s" in "0s" to "24h";
     /// Files, and directories whose files end in .yaml, .yml or .json, with ValidatingAdmissionPolicies and
-    /// ValidatingAdmissionPolicyBindings. Only these policies may judge requests for policies and bindings themselves.
+    /// ValidatingAdmissionPolicyBindings. Only these policies may evaluate requests for policies and bindings themselves.
     "admission.policies.files": "[]";
-    /// How the object that a policy judges is obtained. asSent: the body, as the client sent it. completed: as
+    /// How the object that a policy evaluates is obtained. asSent: the body, as the client sent it. completed: as
     /// the upstream would make it of the body, with defaults, and patches applied to the stored object. dryRun: the response
-    /// of the upstream to the same request as a dry run, with mutations and server-side apply, too; each judged write is
+    /// of the upstream to the same request as a dry run, with mutations and server-side apply, too; each evaluated write is
     /// then sent twice. The annotation fairgate.dev/fidelity of a policy overrides this for the policy.
     "admission.fidelity": "completed";
-    /// Whether writes that were judged by the stored object become conditional on it: if it has changed since, it is
-    /// read and judged again, up to five times. Otherwise somebody else may change it between the judgement and the write.
+    /// Whether writes that were evaluated by the stored object become conditional on it: if it has changed since, it is
+    /// read and evaluated again, up to five times. Otherwise somebody else may change it between the evaluation and the write.
     /// Writes of objects that do not exist are then answered with 404, and those that would create one by PUT with 409.
     "admission.guard": "false";
-    /// How up to date the namespaces and params are by which a write is judged. cached: as watches have delivered them, mostly within milliseconds;
-    /// a write right after a change may be judged by the old ones. consistent: they are read from the upstream for each write that a policy may be
+    /// How up to date the namespaces and params are by which a write is evaluated. cached: as watches have delivered them, mostly within milliseconds;
+    /// a write right after a change may be evaluated by the old ones. consistent: they are read from the upstream for each write that a policy may be
     /// about, which takes a request for each of them; if that fails, the write is refused.
     "admission.reads": "cached";
     /// Memory for the bodies of requests that may be subject to policies, and for the stored objects that are read for them,
     /// for each data core. What one user has may become as much as is left for all; what exceeds that is refused with 429.
     "admission.bodyBudget": "64Mi" in "4Mi" to "64Gi";
-    /// Threads for large bodies and for judgements that take long, at a low priority; 0: half as many as data cores, so that
+    /// Threads for large bodies and for evaluations that take long, at a low priority; 0: half as many as data cores, so that
     /// the other half of the cores serves requests even while all of these threads work.
     "admission.workers": "0" in "0" to "256";
     /// The audit log of the policies.

@@ -31,7 +31,7 @@ impl AdmissionMetrics {
         }
     }
 
-    /// Counts a judged request.
+    /// Counts an evaluated request.
     pub fn count(&self, record: &AdmissionRecord) {
         let labels = [
             ("decision", record.decision.as_str()),

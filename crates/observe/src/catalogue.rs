@@ -345,9 +345,9 @@ metrics! {
     ADMISSION_SYNCED: Gauge, Boolean, Alpha, [] = "fairgate_admission_synced",
         "1 while the admission policies in force are those of their source, and the namespaces, params and resources that they need are up to date, else 0.";
     ADMISSION_BODIES: Gauge, Bytes, Alpha, [] = "fairgate_admission_body_bytes",
-        "Bytes of bodies and stored objects that all data cores hold for judging (admission.bodyBudget).";
+        "Bytes of bodies and stored objects that all data cores hold for evaluating (admission.bodyBudget).";
     ADMISSION_BODIES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_admission_body_peak_bytes",
-        "Maximum since the gateway started of what one data core held for judging. It is at most admission.bodyBudget.";
+        "Maximum since the gateway started of what one data core held for evaluating. It is at most admission.bodyBudget.";
     STORE_UP: Gauge, Boolean, Alpha, [] = "fairgate_store_up",
         "1 while the store of the hosted API can be read and written, else 0: also while it is full. A full etcd is noticed by a write, or after 10 s.";
     STORE_MEMBERS_AWAY: Gauge, Count, Alpha, [] = "fairgate_store_members_away",
@@ -437,13 +437,13 @@ metrics! {
     ADMISSION_REQUESTS: Counter, Count, Alpha, ["decision", "mode"] = "fairgate_admission_requests_total",
         "Requests that admission policies matched, forwarded or for hosted objects, by decision: allowed, denied, notJudged (forwarded although the policies could not be evaluated) or failed (refused, because they could not be evaluated).";
     ADMISSION_GUARDS: Counter, Count, Alpha, ["guard"] = "fairgate_admission_guarded_writes_total",
-        "Writes that were forwarded after they were judged by the stored object, by what kept it from being changed in between: none, client (its own resourceVersion), held (the gateway's condition) or repeated (it was changed, and the write judged again).";
+        "Writes that were forwarded after they were evaluated by the stored object, by what kept it from being changed in between: none, client (its own resourceVersion), held (the gateway's condition) or repeated (it was changed, and the write evaluated again).";
     ADMISSION_COST: Counter, Count, Alpha, ["policy"] = "fairgate_admission_policy_cost_total",
         "Cost of evaluating each admission policy, in CEL cost units.";
     ADMISSION_POLICY_DURATION: Histogram, Seconds, Alpha, ["policy"] = "fairgate_admission_policy_duration_seconds",
         "How long evaluating each admission policy took for a request, with all its bindings and params, whether it let the request pass or not. The metrics of Kubernetes have no policy that passes.";
     ADMISSION_AUDIT_DROPPED: Counter, Count, Alpha, [] = "fairgate_admission_audit_dropped_total",
-        "Records of judged requests that were neither counted nor written to the audit log (admission.audit), because too many were waiting or the file could not be written.";
+        "Records of evaluated requests that were neither counted nor written to the audit log (admission.audit), because too many were waiting or the file could not be written.";
     DISRUPTION_LEADER: Gauge, Boolean, Alpha, [] = "fairgate_disruption_controller_leader",
         "1 while this gateway runs the disruption controller (eviction.controller), 0 while another one does.";
     DISRUPTION_SYNCS: Counter, Count, Alpha, ["outcome"] = "fairgate_disruption_syncs_total",

@@ -48,13 +48,13 @@ pub(super) fn warnings(policy: &FileObject) -> Vec<Finding> {
     let spec = &policy.value["spec"];
     let constraints = &spec["matchConstraints"];
     let effect = match spec["failurePolicy"].as_str() {
-        Some("Ignore") => "the policy does not judge it",
+        Some("Ignore") => "the policy does not evaluate it",
         _ => "the request is refused",
     };
     let mut found = Vec::new();
     for absence in ABSENCES {
-        let is_judged = takes_operation(constraints, absence.operations);
-        if !is_judged || absence.part == AbsentPart::Labels && has_labels(constraints) {
+        let is_evaluated = takes_operation(constraints, absence.operations);
+        if !is_evaluated || absence.part == AbsentPart::Labels && has_labels(constraints) {
             continue;
         }
         // What is wrong with an object that cannot be read is reported elsewhere.

@@ -156,7 +156,7 @@ impl PolicyBundle {
     }
 }
 
-/// Policies that are ready to judge requests.
+/// Policies that are ready to evaluate requests.
 pub(super) struct CompiledBundle {
     pub(super) set: PolicySet,
     /// By name.

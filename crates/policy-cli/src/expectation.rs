@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use crate::{
+    evaluated::{EvaluatedRequest, TestVerdict},
     fields::FileFields,
-    judged::{JudgedRequest, TestVerdict},
 };
 
 /// What a case expects.
@@ -98,25 +98,25 @@ impl ExpectedResult {
     }
 
     /// What differs from the expectation, each in a sentence.
-    pub(super) fn surprises(&self, judged: &JudgedRequest) -> Vec<String> {
+    pub(super) fn surprises(&self, evaluated: &EvaluatedRequest) -> Vec<String> {
         let mut surprises = Vec::new();
-        if self.verdict != judged.verdict {
+        if self.verdict != evaluated.verdict {
             surprises.push(format!(
                 "expected to be {}, but it was {}{}",
                 self.verdict.as_str(),
-                judged.verdict.as_str(),
-                shown_denials(judged)
+                evaluated.verdict.as_str(),
+                shown_denials(evaluated)
             ));
-        } else if self.verdict == TestVerdict::Denied && !self.is_met_by_a_denial(judged) {
+        } else if self.verdict == TestVerdict::Denied && !self.is_met_by_a_denial(evaluated) {
             surprises.push(format!(
                 "expected a denial{}, but it was denied{}",
                 self.shown_denial(),
-                shown_denials(judged)
+                shown_denials(evaluated)
             ));
         }
-        self.compare_warnings(judged, &mut surprises);
+        self.compare_warnings(evaluated, &mut surprises);
         for (key, wanted) in &self.audit_annotations {
-            match judged.audit_annotations.get(key) {
+            match evaluated.audit_annotations.get(key) {
                 Some(found) if found.contains(wanted) => {}
                 Some(found) => surprises.push(format!(
                     "expected audit annotation {key} with {wanted:?}, but it was {found:?}"
@@ -129,7 +129,7 @@ impl ExpectedResult {
         surprises
     }
 
-    fn is_met_by_a_denial(&self, judged: &JudgedRequest) -> bool {
+    fn is_met_by_a_denial(&self, evaluated: &EvaluatedRequest) -> bool {
         let equal = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
         };
@@ -138,12 +138,15 @@ impl ExpectedResult {
                 .as_ref()
                 .is_none_or(|wanted| found.contains(wanted.as_str()))
         };
-        if judged.denials.is_empty() {
+        if evaluated.denials.is_empty() {
             // Refused before policies decided: the namespace is not available.
-            let message = judged.status.as_ref().map_or("", |status| &status.message);
+            let message = evaluated
+                .status
+                .as_ref()
+                .map_or("", |status| &status.message);
             return self.policy.is_none() && contained(&self.message, message);
         }
-        judged.denials.iter().any(|denial| {
+        evaluated.denials.iter().any(|denial| {
             equal(&self.policy, &denial.policy)
                 && equal(&self.binding, &denial.binding)
                 && equal(&self.reason, &denial.reason)
@@ -151,11 +154,11 @@ impl ExpectedResult {
         })
     }
 
-    fn compare_warnings(&self, judged: &JudgedRequest, surprises: &mut Vec<String>) {
+    fn compare_warnings(&self, evaluated: &EvaluatedRequest, surprises: &mut Vec<String>) {
         let Some(wanted) = &self.warnings else {
             return;
         };
-        let mut left: Vec<&String> = judged.warnings.iter().collect();
+        let mut left: Vec<&String> = evaluated.warnings.iter().collect();
         for text in wanted {
             match left
                 .iter()
@@ -197,16 +200,16 @@ fn verdict(text: &str) -> Option<TestVerdict> {
 }
 
 /// The denials as the end of a sentence.
-fn shown_denials(judged: &JudgedRequest) -> String {
+fn shown_denials(evaluated: &EvaluatedRequest) -> String {
     let mut shown = String::new();
-    for denial in &judged.denials {
+    for denial in &evaluated.denials {
         let _ = write!(shown, "; by policy {:?}", denial.policy);
         if !denial.binding.is_empty() {
             let _ = write!(shown, " with binding {:?}", denial.binding);
         }
         let _ = write!(shown, ", {}: {}", denial.reason, denial.message);
     }
-    if let (true, Some(status)) = (judged.denials.is_empty(), &judged.status) {
+    if let (true, Some(status)) = (evaluated.denials.is_empty(), &evaluated.status) {
         let _ = write!(shown, ": {}", status.message);
     }
     shown

@@ -1,12 +1,12 @@
 //! Admission policies without a server: what `fairgate policy` does, and what `fairgate check` finds in policies.
 //!
-//! [`PolicyCommand`] has the arguments, and [`run`] carries it out: `test` judges objects of files as a server would judge
+//! [`PolicyCommand`] has the arguments, and [`run`] carries it out: `test` evaluates objects of files as a server would evaluate
 //! requests for them, and `report` counts what the audit log of a gateway has about live traffic. [`review()`] finds
 //! mistakes in policies and bindings. Results are text, JSON or XML, written to streams that are passed in.
 //!
-//! A request of a test is judged by `fairgate-admission`, which also judges those of a gateway. Here are the files that
+//! A request of a test is evaluated by `fairgate-admission`, which also evaluates those of a gateway. Here are the files that
 //! requests are made of (`documents`, `requests`, `cases`), the cluster that they imagine (`world`, `resources`), and what
-//! is shown of a verdict (`judged`, `results`).
+//! is shown of a verdict (`evaluated`, `results`).
 //!
 //! Not here: the other commands, which read a configuration or serve.
 
@@ -15,10 +15,10 @@ mod bundle;
 mod cases;
 mod command;
 mod documents;
+mod evaluated;
 mod expectation;
 mod expression_cost;
 mod fields;
-mod judged;
 mod junit;
 mod report;
 mod requests;

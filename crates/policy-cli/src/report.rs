@@ -63,7 +63,7 @@ pub(super) struct ReportArgs {
 /// What entries are grouped by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum GroupBy {
-    /// Policy, binding and action, or the reason why a request could not be judged.
+    /// Policy, binding and action, or the reason why a request could not be evaluated.
     Policy,
     /// The user who made the requests.
     User,
@@ -80,9 +80,9 @@ struct ReportKey {
     #[serde(skip_serializing_if = "Option::is_none")]
     binding: Option<String>,
     /// `deny`, `warn`, `audit`, or `allow` for an error that is ignored; `notJudged` or `failed` for a request that could not
-    /// be judged.
+    /// be evaluated.
     action: String,
-    /// Why it could not be judged.
+    /// Why it could not be evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,7 +118,7 @@ struct AuditReport {
     unreadable_lines: u64,
     /// Requests by what became of them.
     denied: u64,
-    not_judged: u64,
+    not_evaluated: u64,
     first_seen: String,
     last_seen: String,
     /// How many groups there are besides those below.
@@ -231,7 +231,7 @@ impl<'a> AuditCounting<'a> {
         totals.entries += 1;
         match &*entry.decision {
             "denied" => totals.denied += 1,
-            "notJudged" | "failed" => totals.not_judged += 1,
+            "notJudged" | "failed" => totals.not_evaluated += 1,
             _ => {}
         }
         // RFC 3339 in one time zone sorts as text.
@@ -392,8 +392,8 @@ impl AuditReport {
         } else {
             writeln!(
                 out,
-                "{} entries from {} to {}: {} denied, {} not judged",
-                self.entries, self.first_seen, self.last_seen, self.denied, self.not_judged
+                "{} entries from {} to {}: {} denied, {} not evaluated",
+                self.entries, self.first_seen, self.last_seen, self.denied, self.not_evaluated
             )?;
         }
         for group in &self.groups {
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_could_not_be_judged_are_grouped_by_reason() {
+    fn requests_that_could_not_be_evaluated_are_grouped_by_reason() {
         let failed = |second: u32, failure: &str, decision: &str| {
             let mut entry: AuditEntry = serde_json::from_str(&line(second, "a")).unwrap();
             entry.policies.clear();
@@ -542,7 +542,7 @@ mod tests {
         let mut counting = AuditCounting::new(&args);
         counting.read(&mut text.as_bytes()).unwrap();
         let report = counting.report(9);
-        assert_eq!((report.entries, report.not_judged), (3, 3));
+        assert_eq!((report.entries, report.not_evaluated), (3, 3));
         let groups: Vec<_> = report
             .groups
             .iter()

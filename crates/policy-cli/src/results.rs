@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::judged::{JudgedRequest, PolicyOutcome, TestVerdict};
+use crate::evaluated::{EvaluatedRequest, PolicyOutcome, TestVerdict};
 use fairgate_core::finding::Finding;
 
 /// A request with its verdict, compared with what was expected.
@@ -16,12 +16,12 @@ pub(super) struct TestResult {
     pub(super) expected: TestVerdict,
     /// What differs from the expectation; empty if nothing does.
     pub(super) surprises: Vec<String>,
-    pub(super) request: JudgedRequest,
+    pub(super) request: EvaluatedRequest,
 }
 
 impl TestResult {
     /// Whether a policy is about the request.
-    pub(super) fn is_judged(&self) -> bool {
+    pub(super) fn is_evaluated(&self) -> bool {
         let mut policies = self.request.policies.iter();
         policies.any(|policy| policy.outcome != PolicyOutcome::NotMatched)
     }
@@ -33,18 +33,18 @@ impl TestResult {
 pub(super) struct TestReport {
     pub(super) ok: bool,
     /// Whether a policy is about any of the requests.
-    pub(super) is_any_judged: bool,
+    pub(super) is_any_evaluated: bool,
     /// Whether the requests are cases, which say what they expect.
     #[serde(skip)]
     pub(super) has_cases: bool,
-    /// Policies without binding, which were judged as if they had one that denies.
+    /// Policies without binding, which were evaluated as if they had one that denies.
     pub(super) policies_without_binding: Vec<String>,
     pub(super) results: Vec<TestResult>,
     pub(super) findings: Vec<Finding>,
 }
 
 /// What a request does: `CREATE deployments.apps shop/web`.
-pub(super) fn title(request: &JudgedRequest) -> String {
+pub(super) fn title(request: &EvaluatedRequest) -> String {
     let mut title = format!("{} {}", request.operation, request.resource);
     let parts = [&request.namespace, &request.name];
     let parts: Vec<&str> = parts

@@ -16,7 +16,7 @@ use fairgate_admission::{
 };
 use fairgate_core::finding::{Finding, Severity};
 
-/// Resources that policies never judge.
+/// Resources that policies never evaluate.
 const EXEMPT: [(&str, &str); 6] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authentication.k8s.io", "tokenreviews"),
@@ -82,7 +82,7 @@ fn misspelt_kind(object: &FileObject) -> Option<Finding> {
 fn review_policy(policy: &FileObject, bundle: &PolicyBundle, findings: &mut Vec<Finding>) {
     if !bundle.is_bound(policy.name()) {
         let remedy = "add a ValidatingAdmissionPolicyBinding, unless there is one elsewhere";
-        findings.push(policy.warning("", "no binding names it: it judges nothing", remedy));
+        findings.push(policy.warning("", "no binding names it: it evaluates nothing", remedy));
     }
     let kinds = typed_kinds().to_vec();
     let further = further_expression_warnings(&policy.value, &kinds);
@@ -115,7 +115,7 @@ fn review_exempt(policy: &FileObject, findings: &mut Vec<Finding>) {
         for (group, resource) in EXEMPT {
             if has(&rule["apiGroups"], group) && has(&rule["resources"], resource) {
                 let field = format!("spec.matchConstraints.resourceRules[{index}].resources");
-                let message = format!("policies never judge {resource}");
+                let message = format!("policies never evaluate {resource}");
                 findings.push(policy.warning(&field, message, "remove it"));
             }
         }

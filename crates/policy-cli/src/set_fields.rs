@@ -1,4 +1,4 @@
-//! Expressions that read what only a server can set, so that a gateway judges them exactly by a dry run alone.
+//! Expressions that read what only a server can set, so that a gateway evaluates them exactly by a dry run alone.
 
 use std::fmt::Write as _;
 
@@ -28,7 +28,7 @@ pub(super) fn warnings(policy: &FileObject, fidelity: Fidelity) -> Vec<Finding> 
     let expressions = expressions_about_set_fields(&policy.value).unwrap_or_default();
     let found = expressions.iter().filter_map(|expression| {
         let fields = expression.set_by_server.iter().copied();
-        let fields: Vec<_> = fields.filter(|field| is_judged(policy, field)).collect();
+        let fields: Vec<_> = fields.filter(|field| is_evaluated(policy, field)).collect();
         if fields.is_empty() {
             return None;
         }
@@ -42,7 +42,7 @@ pub(super) fn warnings(policy: &FileObject, fidelity: Fidelity) -> Vec<Finding> 
 }
 
 /// Whether the policy is about writes of the resource that has the field.
-fn is_judged(policy: &FileObject, field: &FieldSetByServer) -> bool {
+fn is_evaluated(policy: &FileObject, field: &FieldSetByServer) -> bool {
     let constraints = &policy.value["spec"]["matchConstraints"];
     let takes = |list: &str| {
         items(&constraints[list]).any(|rule| {

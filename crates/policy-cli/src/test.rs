@@ -10,8 +10,8 @@ use crate::{
     bundle::{CompiledBundle, PolicyBundle},
     cases::{self, TestCase},
     documents::{self, FileObject},
+    evaluated::{self, TestVerdict},
     expectation::ExpectedResult,
-    judged::{self, TestVerdict},
     junit,
     requests::{self, RequestSettings},
     resources::{KnownResources, ResourceOverride},
@@ -23,9 +23,9 @@ use fairgate_core::{digest::User, finding::Finding};
 
 /// Say what admission policies do about objects, expression by expression, and compare it with what is expected.
 ///
-/// Each object of the files is judged as if somebody created it; with --old or --operation, as if somebody updated or
-/// deleted it. Policies and bindings may be in the same files. A policy without binding is judged as if it had one that
-/// denies. Objects are judged as they are written: defaults of a server are not filled in.
+/// Each object of the files is evaluated as if somebody created it; with --old or --operation, as if somebody updated or
+/// deleted it. Policies and bindings may be in the same files. A policy without binding is evaluated as if it had one that
+/// denies. Objects are evaluated as they are written: defaults of a server are not filled in.
 ///
 /// With --cases, the requests and what is expected of them are in a file. Without, every object is expected to be
 /// allowed.
@@ -151,7 +151,7 @@ pub(super) fn run(args: &TestArgs, streams: &mut CommandStreams<'_>) -> io::Resu
     let cases = inputs.cases(args, &mut findings);
     let usable = !findings.iter().any(Finding::is_error);
     let report = match inputs.bundle.compile(&inputs.settings.params) {
-        Ok(compiled) if usable => inputs.judge(cases, compiled, &mut findings),
+        Ok(compiled) if usable => inputs.evaluate(cases, compiled, &mut findings),
         _ => None,
     };
     for finding in &findings {
@@ -161,7 +161,7 @@ pub(super) fn run(args: &TestArgs, streams: &mut CommandStreams<'_>) -> io::Resu
         let errors = findings.iter().filter(|finding| finding.is_error()).count();
         writeln!(
             streams.err,
-            "nothing was judged: correct {errors} of the above first"
+            "nothing was evaluated: correct {errors} of the above first"
         )?;
         return Ok(CommandOutcome::Unusable);
     };
@@ -175,8 +175,8 @@ pub(super) fn run(args: &TestArgs, streams: &mut CommandStreams<'_>) -> io::Resu
         }
         TestFormat::Junit => junit::write(streams.out, &report)?,
     }
-    if !report.is_any_judged && args.output != TestFormat::Text {
-        writeln!(streams.err, "error: {}", text::NOTHING_JUDGED)?;
+    if !report.is_any_evaluated && args.output != TestFormat::Text {
+        writeln!(streams.err, "error: {}", text::NOTHING_EVALUATED)?;
     }
     Ok(if report.ok {
         CommandOutcome::Success
@@ -299,7 +299,7 @@ impl TestFiles {
         cases
     }
 
-    fn judge(
+    fn evaluate(
         &self,
         cases: Vec<TestCase>,
         mut compiled: CompiledBundle,
@@ -313,7 +313,7 @@ impl TestFiles {
                 params.clone_from(&case.request.params);
                 compiled = self.bundle.compile(&params).ok()?;
             }
-            match judged::judge(&case.request, &self.bundle, &compiled, &case.known) {
+            match evaluated::evaluate(&case.request, &self.bundle, &compiled, &case.known) {
                 Ok(request) => results.push(TestResult {
                     name: match &*case.name {
                         "" => title(&request),
@@ -332,10 +332,10 @@ impl TestFiles {
         if findings.iter().any(Finding::is_error) {
             return None;
         }
-        let is_any_judged = results.iter().any(TestResult::is_judged);
+        let is_any_evaluated = results.iter().any(TestResult::is_evaluated);
         Some(TestReport {
-            ok: is_any_judged && results.iter().all(|result| result.surprises.is_empty()),
-            is_any_judged,
+            ok: is_any_evaluated && results.iter().all(|result| result.surprises.is_empty()),
+            is_any_evaluated,
             has_cases: false,
             policies_without_binding: compiled.assumed,
             results,

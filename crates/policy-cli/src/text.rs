@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::{
-    judged::{JudgedExpression, JudgedPolicy, JudgedRequest, PolicyOutcome},
+    evaluated::{EvaluatedExpression, EvaluatedPolicy, EvaluatedRequest, PolicyOutcome},
     results::{TestReport, TestResult, title},
 };
 use fairgate_cel::DEFAULT_COST_LIMIT;
@@ -13,7 +13,7 @@ use fairgate_core::finding::Finding;
 const MAX_SHOWN: usize = 160;
 
 /// What is wrong with a test in which no policy was about a request.
-pub(super) const NOTHING_JUDGED: &str =
+pub(super) const NOTHING_EVALUATED: &str =
     "no policy is about any of them: are its rules for other resources or operations?";
 
 /// Writes a finding. The lines that a compiler shows below its message are indented.
@@ -41,7 +41,7 @@ pub(super) fn write(out: &mut dyn Write, report: &TestReport) -> io::Result<()> 
     for name in &report.policies_without_binding {
         writeln!(
             out,
-            "policy {name} has no binding: it is judged as if it had one with validationActions: [Deny]"
+            "policy {name} has no binding: it is evaluated as if it had one with validationActions: [Deny]"
         )?;
     }
     for result in &report.results {
@@ -60,27 +60,27 @@ pub(super) fn write(out: &mut dyn Write, report: &TestReport) -> io::Result<()> 
         (false, _) => "requests",
     };
     let as_expected = total - failed;
-    let unjudged = report
+    let unevaluated = report
         .results
         .iter()
-        .filter(|result| !result.is_judged())
+        .filter(|result| !result.is_evaluated())
         .count();
-    if !report.is_any_judged {
-        return writeln!(out, "{total} {noun}: {NOTHING_JUDGED}");
+    if !report.is_any_evaluated {
+        return writeln!(out, "{total} {noun}: {NOTHING_EVALUATED}");
     }
-    let unjudged = match unjudged {
+    let unevaluated = match unevaluated {
         0 => String::new(),
-        unjudged => format!("; {unjudged} judged by no policy"),
+        unevaluated => format!("; {unevaluated} evaluated by no policy"),
     };
     if report.has_cases {
         writeln!(
             out,
-            "{total} {noun}: {as_expected} passed, {failed} failed{unjudged}"
+            "{total} {noun}: {as_expected} passed, {failed} failed{unevaluated}"
         )
     } else {
         writeln!(
             out,
-            "{total} {noun}: {as_expected} allowed, {failed} denied{unjudged}"
+            "{total} {noun}: {as_expected} allowed, {failed} denied{unevaluated}"
         )
     }
 }
@@ -102,7 +102,7 @@ fn write_result(out: &mut dyn Write, result: &TestResult, is_case: bool) -> io::
         }
         writeln!(out, "  {} {}", request.verdict.as_str(), title(request))?;
     } else {
-        let verdict = if result.is_judged() {
+        let verdict = if result.is_evaluated() {
             request.verdict.as_str()
         } else {
             "no policy"
@@ -113,12 +113,12 @@ fn write_result(out: &mut dyn Write, result: &TestResult, is_case: bool) -> io::
     writeln!(out)
 }
 
-fn write_request(out: &mut dyn Write, request: &JudgedRequest) -> io::Result<()> {
-    let (others, judged): (Vec<_>, Vec<_>) = request
+fn write_request(out: &mut dyn Write, request: &EvaluatedRequest) -> io::Result<()> {
+    let (others, evaluated): (Vec<_>, Vec<_>) = request
         .policies
         .iter()
         .partition(|policy| policy.outcome == PolicyOutcome::NotMatched);
-    for policy in judged {
+    for policy in evaluated {
         write_policy(out, policy)?;
     }
     for policy in others {
@@ -152,7 +152,7 @@ fn write_request(out: &mut dyn Write, request: &JudgedRequest) -> io::Result<()>
     Ok(())
 }
 
-fn write_policy(out: &mut dyn Write, policy: &JudgedPolicy) -> io::Result<()> {
+fn write_policy(out: &mut dyn Write, policy: &EvaluatedPolicy) -> io::Result<()> {
     write!(
         out,
         "  {}: policy {}",
@@ -184,8 +184,8 @@ fn write_policy(out: &mut dyn Write, policy: &JudgedPolicy) -> io::Result<()> {
     Ok(())
 }
 
-fn write_expression(out: &mut dyn Write, expression: &JudgedExpression) -> io::Result<()> {
-    let JudgedExpression { field, cost, .. } = expression;
+fn write_expression(out: &mut dyn Write, expression: &EvaluatedExpression) -> io::Result<()> {
+    let EvaluatedExpression { field, cost, .. } = expression;
     let result = match (&expression.value, &expression.error) {
         (Some(value), _) => one_line(value),
         (None, Some(_)) => "error".to_owned(),

@@ -1,4 +1,4 @@
-//! A request that is judged without a server, and all that judging may ask for.
+//! A request that is evaluated without a server, and all that evaluating may ask for.
 
 use std::{
     cell::{Cell, RefCell},
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::resources::{KnownResources, TestedResource};
 use fairgate_admission::{
     AdmissionAttributes, AdmissionInputs, AdmissionObjects, AdmissionOperation, ClusterInputs,
-    ConversionFailure, EquivalentResource, ExpressionRole, ExpressionStep, GroupVersionKind,
-    GroupVersionResource, InputFailure, JudgeObserver, ParamScope, PolicyParamKind,
+    ConversionFailure, EquivalentResource, EvaluationObserver, ExpressionRole, ExpressionStep,
+    GroupVersionKind, GroupVersionResource, InputFailure, ParamScope, PolicyParamKind,
 };
 use fairgate_cel::{
     CelJson,
@@ -31,7 +31,7 @@ pub(super) struct AnsweredCheck {
     pub(super) answer: AuthorizationAnswer,
 }
 
-/// A request to judge.
+/// A request to evaluate.
 #[derive(Clone, Debug)]
 pub(super) struct TestRequest {
     pub(super) operation: AdmissionOperation,
@@ -144,22 +144,22 @@ pub(super) struct TracedEvaluation {
 /// A wrong configuration: policy, binding, text.
 pub(super) type TracedError = (String, Option<String>, String);
 
-/// What was seen while a request was judged.
+/// What was seen while a request was evaluated.
 #[derive(Default)]
-pub(super) struct JudgeTrace {
+pub(super) struct EvaluationTrace {
     /// In the order of the verdict's evaluations.
     evaluations: RefCell<Vec<TracedEvaluation>>,
     errors: RefCell<Vec<TracedError>>,
 }
 
-impl JudgeTrace {
+impl EvaluationTrace {
     /// The evaluations in the order of the verdict's, and the errors.
     pub(super) fn into_parts(self) -> (Vec<TracedEvaluation>, Vec<TracedError>) {
         (self.evaluations.into_inner(), self.errors.into_inner())
     }
 }
 
-impl JudgeObserver for JudgeTrace {
+impl EvaluationObserver for EvaluationTrace {
     fn evaluation(&self, _: &str, _: &str, param: Option<&CelJson<'_>>) {
         let param = param.map(|param| param.text_at(&["metadata", "name"]).to_owned());
         self.evaluations.borrow_mut().push(TracedEvaluation {
@@ -235,7 +235,7 @@ impl TestDocuments {
 /// The same as expressions see it.
 type ConvertedNodes<'w> = Result<[Option<CelJson<'w>>; 2], &'w str>;
 
-/// All that judging a request may ask for.
+/// All that evaluating a request may ask for.
 pub(super) struct TestInputs<'w> {
     request: &'w TestRequest,
     known: &'w KnownResources,
@@ -247,7 +247,7 @@ pub(super) struct TestInputs<'w> {
     authorizer: Arc<TestAuthorizer>,
     is_assumed: bool,
     used_namespace: Cell<bool>,
-    pub(super) trace: JudgeTrace,
+    pub(super) trace: EvaluationTrace,
 }
 
 impl<'w> TestInputs<'w> {
@@ -293,7 +293,7 @@ impl<'w> TestInputs<'w> {
             }),
             is_assumed: documents.is_assumed,
             used_namespace: Cell::new(false),
-            trace: JudgeTrace::default(),
+            trace: EvaluationTrace::default(),
         })
     }
 
@@ -348,7 +348,7 @@ impl AdmissionInputs for TestInputs<'_> {
         Arc::clone(&self.authorizer) as Arc<dyn CelAuthorizer>
     }
 
-    fn observer(&self) -> Option<&dyn JudgeObserver> {
+    fn observer(&self) -> Option<&dyn EvaluationObserver> {
         Some(&self.trace)
     }
 }

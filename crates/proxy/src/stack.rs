@@ -14,7 +14,7 @@
 //! - `fairness` reads the body, if it is short, and then makes the call wait until it has a seat: everything inside of it costs the
 //!   upstream work. A client that does not send its body holds no seat.
 //! - `dumps` serves the debug dumps of the queues. As in kube-apiserver, requests for them are subject to flow control.
-//! - `admission.judge` judges requests by admission policies, if the gateway is configured to, before anything is done for
+//! - `admission.evaluate` evaluates requests by admission policies, if the gateway is configured to, before anything is done for
 //!   them. It may read the object from the upstream, and send the request as a dry run: work for the upstream, too.
 //! - `evictions.decide` carries out evictions, if the gateway is configured to: that is work for the upstream, so it needs
 //!   a seat. It does not use the layers further inside, because it calls the upstream with the gateway's own credentials.
@@ -30,19 +30,19 @@ use fairgate_call::handle_refusal::{HandleRefusal, HandleRefusalLayer};
 
 /// The layers of admission policies for forwarded requests.
 #[derive(Clone, Debug)]
-pub struct AdmissionLayers<Wait, Judge> {
+pub struct AdmissionLayers<Wait, Evaluate> {
     /// Holds requests until the policies are known.
     pub wait: Wait,
-    /// Judges requests, and refuses those that are denied.
-    pub judge: Judge,
+    /// Evaluates requests, and refuses those that are denied.
+    pub evaluate: Evaluate,
 }
 
 impl AdmissionLayers<Identity, Identity> {
-    /// No layers: forwarded requests are not judged.
+    /// No layers: forwarded requests are not evaluated.
     pub fn none() -> Self {
         Self {
             wait: Identity::new(),
-            judge: Identity::new(),
+            evaluate: Identity::new(),
         }
     }
 }
@@ -71,12 +71,12 @@ impl EvictionLayers<Identity, Identity> {
     clippy::too_many_arguments,
     reason = "the arguments are the layers, in their order"
 )]
-pub fn stack<Trace, Auth, Hold, Wait, Fairness, Dumps, Judge, Decide, Hosted, Leaf>(
+pub fn stack<Trace, Auth, Hold, Wait, Fairness, Dumps, Evaluate, Decide, Hosted, Leaf>(
     trace: &Trace,
     auth: &Auth,
     fairness: &Fairness,
     dumps: &Dumps,
-    admission: &AdmissionLayers<Hold, Judge>,
+    admission: &AdmissionLayers<Hold, Evaluate>,
     evictions: &EvictionLayers<Wait, Decide>,
     hosted: &Hosted,
     leaf: Leaf,
@@ -87,14 +87,14 @@ where
     Hold: Layer<Wait::Service>,
     Wait: Layer<Fairness::Service>,
     Fairness: Layer<Dumps::Service>,
-    Dumps: Layer<Judge::Service>,
-    Judge: Layer<Decide::Service>,
+    Dumps: Layer<Evaluate::Service>,
+    Evaluate: Layer<Decide::Service>,
     Decide: Layer<Hosted::Service>,
     Hosted: Layer<Leaf>,
 {
     let answering = evictions.decide.layer(hosted.layer(leaf));
-    let judging = admission.judge.layer(answering);
-    let seated = fairness.layer(dumps.layer(judging));
+    let evaluating = admission.evaluate.layer(answering);
+    let seated = fairness.layer(dumps.layer(evaluating));
     let waiting = admission.wait.layer(evictions.wait.layer(seated));
     trace.layer(HandleRefusalLayer.layer(auth.layer(waiting)))
 }

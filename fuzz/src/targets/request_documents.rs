@@ -1,6 +1,6 @@
-//! The bodies of writes that are judged before they are forwarded; the first byte chooses what they are.
+//! The bodies of writes that are evaluated before they are forwarded; the first byte chooses what they are.
 //!
-//! Properties: the document of a body is judged as the body itself is read; it is its own document, as JSON and as YAML, with
+//! Properties: the document of a body is evaluated as the body itself is read; it is its own document, as JSON and as YAML, with
 //! nothing to report; it is bounded by the length of the body. What Kubernetes' own code reads is compared in
 //! `fuzz/tests/request_documents.rs`. A message in protobuf that is forwarded as it came reads as the
 //! same object when it is written again.
@@ -114,19 +114,19 @@ fn run(data: &[u8]) -> Outcome {
         is_same(read(&ty, BodyFormat::Yaml, &document.text));
     }
     if let DocumentType::Object(expect) = ty {
-        let judged = decode_body(BodyFormat::Json, &document.text, &expect, false);
+        let evaluated = decode_body(BodyFormat::Json, &document.text, &expect, false);
         let mut again = document.clone();
         if let Some(object) = document.take_object(&expect, UnreadParts::NONE) {
-            assert_eq!(judged.as_ref(), Ok(&object));
+            assert_eq!(evaluated.as_ref(), Ok(&object));
             let part = again.take_object(&expect, UnreadParts::ALL);
             assert_eq!(part.expect("it is read").problems, object.problems);
         } else {
             assert_eq!(again.take_object(&expect, UnreadParts::ALL), None);
         }
         let sent = decode_body(format, body, &expect, false);
-        match (judged, sent) {
-            (Ok(judged), Ok(sent)) => assert_eq!(judged.value, sent.value),
-            (judged, sent) => assert_eq!(judged.is_ok(), sent.is_ok()),
+        match (evaluated, sent) {
+            (Ok(evaluated), Ok(sent)) => assert_eq!(evaluated.value, sent.value),
+            (evaluated, sent) => assert_eq!(evaluated.is_ok(), sent.is_ok()),
         }
     } else {
         json::parse(&document.text).expect("a document is JSON");

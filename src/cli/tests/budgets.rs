@@ -49,7 +49,7 @@ fn check_says_which_budgets_keep_nodes_from_being_drained() {
             "warning | b | spec.selector | the selector matches none of the pods",
         ]
     );
-    // Without pods only the budgets are judged.
+    // Without pods only the budgets are evaluated.
     assert_eq!(budget_findings(&[list]), Vec::<String>::new());
     // A deployment stands for its pods, but not beside them.
     let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},

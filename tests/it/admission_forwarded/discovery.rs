@@ -40,8 +40,8 @@ async fn post_map(alice: &mut User, value: &str) -> Got {
     alice.ask(Method::POST, MAPS, &media, body).await
 }
 
-/// Writes of built-in kinds are judged, whatever the upstream's discovery does.
-async fn judges_built_in_kinds(world: &World, alice: &mut User) {
+/// Writes of built-in kinds are evaluated, whatever the upstream's discovery does.
+async fn evaluates_built_in_kinds(world: &World, alice: &mut User) {
     let denied = post_map(alice, "2").await;
     assert_eq!(denied.code, 422, "{}", denied.text());
     let allowed = post_map(alice, "1").await;
@@ -50,9 +50,9 @@ async fn judges_built_in_kinds(world: &World, alice: &mut User) {
 }
 
 #[tokio::test]
-async fn built_in_kinds_are_judged_and_others_refused_while_discovery_fails() {
+async fn built_in_kinds_are_evaluated_and_others_refused_while_discovery_fails() {
     let (world, mut alice) = world("discovery-fails", json!("fails")).await;
-    judges_built_in_kinds(&world, &mut alice).await;
+    evaluates_built_in_kinds(&world, &mut alice).await;
     let widget = json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w"}});
     let got = alice.post(WIDGETS, &widget).await;
     assert_eq!(got.code, 503, "{}", got.text());
@@ -63,9 +63,9 @@ async fn built_in_kinds_are_judged_and_others_refused_while_discovery_fails() {
 }
 
 #[tokio::test]
-async fn built_in_kinds_are_judged_and_others_refused_while_discovery_hangs() {
+async fn built_in_kinds_are_evaluated_and_others_refused_while_discovery_hangs() {
     let (world, mut alice) = world("discovery-hangs", json!(HANGS)).await;
-    judges_built_in_kinds(&world, &mut alice).await;
+    evaluates_built_in_kinds(&world, &mut alice).await;
     let widget = json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "w"}});
     let got = alice.post(WIDGETS, &widget).await;
     assert_eq!(got.code, 503, "{}", got.text());

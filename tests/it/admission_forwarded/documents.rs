@@ -1,4 +1,4 @@
-//! What is judged is what the upstream receives.
+//! What is evaluated is what the upstream receives.
 
 use http::{HeaderMap, Method};
 use serde_json::json;
@@ -14,7 +14,7 @@ fn sent(world: &World) -> HeaderMap {
 }
 
 #[tokio::test]
-async fn the_upstream_receives_the_json_that_was_judged() {
+async fn the_upstream_receives_the_json_that_was_evaluated() {
     let expression = "!has(object.data.bad)";
     let all = [policy(["p", "configmaps", expression, "Deny", "completed"])];
     let world = World::new("enforce", "documents", &all);

@@ -39,7 +39,7 @@ async fn until(user: &mut User, code: u16) {
 }
 
 #[tokio::test]
-async fn hosted_policies_judge_forwarded_requests_as_long_as_they_exist() {
+async fn hosted_policies_evaluate_forwarded_requests_as_long_as_they_exist() {
     let world = hosting("hosted");
     let mut alice = world.alice().await;
     assert_eq!(alice.post(MAPS, &map("m")).await.code, 201);

@@ -1,4 +1,4 @@
-//! Policies in front of an upstream judge writes to the objects that the gateway hosts itself, too.
+//! Policies in front of an upstream evaluate writes to the objects that the gateway hosts itself, too.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ async fn label(user: &mut User, name: &str) -> (u16, Vec<String>) {
 }
 
 /// Waits until the gateway has written in the status of a schema that its level exists, which it does not change any more. A patch
-/// that meets such a write is tried, judged and counted again.
+/// that meets such a write is tried, evaluated and counted again.
 async fn has_level(user: &mut User, name: &str) {
     let path = format!("{SCHEMAS}/{name}");
     let written = async {
@@ -77,7 +77,7 @@ async fn has_level(user: &mut User, name: &str) {
     soon(written).await;
 }
 
-/// Waits until so many judged requests with this decision are counted.
+/// Waits until so many evaluated requests with this decision are counted.
 async fn counted(world: &World, decision: &str, number: u64) {
     let series = format!("{REQUESTS}{{decision=\"{decision}\"");
     let counted = async {

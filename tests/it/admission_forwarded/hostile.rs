@@ -90,7 +90,7 @@ async fn requests_that_cost_as_much_as_they_may_do_not_keep_others_waiting() {
         let body = body.clone();
         attacks.push(tokio::spawn(async move { bob.post(path, &body).await }));
     }
-    // One worker judges these; the core is free meanwhile.
+    // One worker evaluates these; the core is free meanwhile.
     for number in 0..50 {
         let got = alice.post(SECRETS, &map(&format!("m{number}"))).await;
         assert_eq!(got.code, 201, "{}", got.text());

@@ -89,7 +89,7 @@ fn stripped(mut object: Value) -> Value {
 }
 
 #[tokio::test]
-async fn the_gateways_own_writes_are_not_judged() {
+async fn the_gateways_own_writes_are_not_evaluated() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -101,7 +101,7 @@ async fn the_gateways_own_writes_are_not_judged() {
 }
 
 #[tokio::test]
-async fn a_write_is_judged_again_when_another_came_first() {
+async fn a_write_is_evaluated_again_when_another_came_first() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
@@ -251,7 +251,7 @@ async fn the_audit_id_of_a_hosted_request_is_that_of_the_gateway() {
 }
 
 #[tokio::test]
-async fn a_policy_about_one_version_judges_writes_through_the_other() {
+async fn a_policy_about_one_version_evaluates_writes_through_the_other() {
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;

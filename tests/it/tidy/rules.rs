@@ -55,7 +55,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         within: "crates/admission/src",
-        these: &["matching", "evaluation", "judge"],
+        these: &["matching", "evaluation", "evaluate"],
         not: &["audit", "record", "validate"],
         why: "a verdict does not depend on what is written about it, nor on what could be hosted",
     },

@@ -96,7 +96,7 @@ async fn what_cannot_be_read_is_lacking_and_no_error_of_the_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn long_responses_are_decoded_by_the_threads_that_judge() {
+async fn long_responses_are_decoded_by_the_threads_that_evaluate() {
     let (api, upstream) = usual();
     let (large, small) = ("/api/v1/namespaces/a", "/api/v1/namespaces/b");
     let mut object = typed(namespace("a", "red"), "Namespace");

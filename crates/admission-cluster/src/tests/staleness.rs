@@ -58,7 +58,7 @@ impl Published {
         }
     }
 
-    /// The number of policies that requests are judged by.
+    /// The number of policies that requests are evaluated by.
     fn usable(&self) -> Option<usize> {
         let current = self.in_force.current()?;
         (!self.in_force.are_stale(&self.clock)).then(|| current.set.len())

@@ -137,7 +137,7 @@ fn a_verdict_about_what_only_the_server_sets_is_marked() {
 }
 
 #[test]
-fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
+fn in_audit_mode_an_update_is_evaluated_by_what_was_stored_before_it() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Audit);
         world.enforce(&[policy(
@@ -165,7 +165,7 @@ fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
         let record = recorded(&world, 2).await;
         assert_eq!(
             record.decision,
-            AdmissionDecision::NotJudged,
+            AdmissionDecision::NotEvaluated,
             "{}",
             record.failure
         );
@@ -173,7 +173,7 @@ fn in_audit_mode_an_update_is_judged_by_what_was_stored_before_it() {
 }
 
 #[test]
-fn in_audit_mode_slow_writes_keep_no_other_from_being_judged() {
+fn in_audit_mode_slow_writes_keep_no_other_from_being_evaluated() {
     const SLOW: usize = 600;
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Audit);
@@ -217,15 +217,20 @@ fn in_audit_mode_the_reason_of_a_refusal_says_whether_policies_were_asked() {
         let denied = json!([{"message": "failed expression: false"}]);
         let refusals = [
             (409, "AlreadyExists", json!([]), AdmissionDecision::Denied),
-            (409, "Conflict", json!([]), AdmissionDecision::NotJudged),
-            (422, "Invalid", invalid, AdmissionDecision::NotJudged),
+            (409, "Conflict", json!([]), AdmissionDecision::NotEvaluated),
+            (422, "Invalid", invalid, AdmissionDecision::NotEvaluated),
             (422, "Invalid", denied, AdmissionDecision::Denied),
-            (404, "NotFound", json!([]), AdmissionDecision::NotJudged),
-            (401, "Unauthorized", json!([]), AdmissionDecision::NotJudged),
-            (403, "Forbidden", json!([]), AdmissionDecision::NotJudged),
+            (404, "NotFound", json!([]), AdmissionDecision::NotEvaluated),
+            (
+                401,
+                "Unauthorized",
+                json!([]),
+                AdmissionDecision::NotEvaluated,
+            ),
+            (403, "Forbidden", json!([]), AdmissionDecision::NotEvaluated),
             (403, "PodSecurity", json!([]), AdmissionDecision::Denied),
-            (413, "TooLarge", json!([]), AdmissionDecision::NotJudged),
-            (429, "TooMany", json!([]), AdmissionDecision::NotJudged),
+            (413, "TooLarge", json!([]), AdmissionDecision::NotEvaluated),
+            (429, "TooMany", json!([]), AdmissionDecision::NotEvaluated),
         ];
         for (number, (code, reason, causes, decision)) in refusals.into_iter().enumerate() {
             let (reason, message) = match reason {
@@ -253,7 +258,7 @@ fn in_audit_mode_the_reason_of_a_refusal_says_whether_policies_were_asked() {
 }
 
 #[test]
-fn in_audit_mode_what_is_not_judged_when_the_gateway_stops_is_recorded() {
+fn in_audit_mode_what_is_not_evaluated_when_the_gateway_stops_is_recorded() {
     let mut records = None;
     World::run(async || {
         let world = World::new(AdmissionMode::Audit);
@@ -269,15 +274,15 @@ fn in_audit_mode_what_is_not_judged_when_the_gateway_stops_is_recorded() {
     });
     let records = records.unwrap().all();
     assert_eq!(records.len(), 1);
-    assert_eq!(records[0].decision, AdmissionDecision::NotJudged);
+    assert_eq!(records[0].decision, AdmissionDecision::NotEvaluated);
     assert_eq!(
         records[0].failure,
-        "the gateway stopped before it was judged"
+        "the gateway stopped before it was evaluated"
     );
 }
 
 #[test]
-fn in_audit_mode_what_changes_nothing_is_judged_although_it_was_answered() {
+fn in_audit_mode_what_changes_nothing_is_evaluated_although_it_was_answered() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Audit);
         world.enforce(&[policy(
@@ -311,25 +316,25 @@ fn in_audit_mode_what_changes_nothing_is_judged_although_it_was_answered() {
         body["metadata"]["resourceVersion"] = json!("7");
         assert_eq!(world.json("PUT", &path, &body).await.code, 409);
         let record = recorded(&world, 4).await;
-        assert_eq!(record.decision, AdmissionDecision::NotJudged);
+        assert_eq!(record.decision, AdmissionDecision::NotEvaluated);
         // Likewise that it is no version.
         body["metadata"]["resourceVersion"] = json!("x");
         world.inside.answer = answering(500);
         assert_eq!(world.json("PUT", &dry, &body).await.code, 500);
         let record = recorded(&world, 5).await;
-        assert_eq!(record.decision, AdmissionDecision::NotJudged);
+        assert_eq!(record.decision, AdmissionDecision::NotEvaluated);
     });
 }
 
 /// The server marks a pod before it deletes it, so what is read then is not what its policies saw.
 #[test]
-fn in_audit_mode_a_deletion_of_a_pod_that_is_under_way_is_not_judged() {
+fn in_audit_mode_a_deletion_of_a_pod_that_is_under_way_is_not_evaluated() {
     const PODS: &str = "/api/v1/namespaces/ns/pods";
     World::run(|| async {
         let world = World::new(AdmissionMode::Audit);
         world.enforce(&[policy("p", " pods", "false")]);
         for (number, (seconds, decision)) in [
-            (0, AdmissionDecision::NotJudged),
+            (0, AdmissionDecision::NotEvaluated),
             (30, AdmissionDecision::Denied),
         ]
         .into_iter()
@@ -365,7 +370,7 @@ fn in_audit_mode_wrong_bodies_are_forwarded() {
             assert_eq!(world.send(call).await.code, 200);
             assert_eq!(world.sent()[number].body, body);
             let record = recorded(&world, number + 1).await;
-            assert_eq!(record.decision, AdmissionDecision::NotJudged);
+            assert_eq!(record.decision, AdmissionDecision::NotEvaluated);
         }
     });
 }
@@ -413,13 +418,13 @@ fn x24_without_policies_requests_are_refused_in_the_end() {
         let audit = World::impatient(AdmissionMode::Audit);
         assert_eq!(audit.json("POST", MAPS, &json!({})).await.code, 200);
         let record = audit.records.all().pop().unwrap();
-        assert_eq!(record.decision, AdmissionDecision::NotJudged);
+        assert_eq!(record.decision, AdmissionDecision::NotEvaluated);
     });
 }
 
 /// An upstream may know fields that the gateway does not: what it accepts is not kept from being recorded by them.
 #[test]
-fn in_audit_mode_what_the_upstream_accepts_is_judged_whatever_is_known_here() {
+fn in_audit_mode_what_the_upstream_accepts_is_evaluated_whatever_is_known_here() {
     const PODS: &str = "/api/v1/namespaces/ns/pods?fieldValidation=Strict";
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Audit);
@@ -436,6 +441,10 @@ fn in_audit_mode_what_the_upstream_accepts_is_judged_whatever_is_known_here() {
         });
         assert_eq!(world.json("POST", PODS, &body).await.code, 400);
         let record = recorded(&world, 2).await;
-        assert_eq!(record.decision, AdmissionDecision::NotJudged, "{record:?}");
+        assert_eq!(
+            record.decision,
+            AdmissionDecision::NotEvaluated,
+            "{record:?}"
+        );
     });
 }

@@ -104,7 +104,7 @@ fn large_bodies_are_read_on_worker_threads() {
         let world = World::new(AdmissionMode::Enforce);
         world.enforce(&[policy("p", " configmaps", "true")]);
         let (end, ends) = mpsc::channel::<()>();
-        let workers = &world.layer.side().unwrap().admitter.workers;
+        let workers = &world.layer.side().unwrap().evaluator.workers;
         let held = workers.run("bob", 0, move || ends.recv());
         let broken = |length| {
             let body = "[".repeat(length).into();
@@ -223,7 +223,7 @@ fn a_page_that_is_too_long_is_read_in_parts() {
 }
 
 #[test]
-fn judging_ends_soon_after_the_deadline_of_the_request() {
+fn evaluating_ends_soon_after_the_deadline_of_the_request() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
         let mut one = policy("p", " configmaps", "true");

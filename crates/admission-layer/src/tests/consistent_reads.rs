@@ -1,4 +1,4 @@
-//! Requests that are judged by namespaces and params as they are now.
+//! Requests that are evaluated by namespaces and params as they are now.
 
 use std::sync::atomic::Ordering;
 
@@ -34,7 +34,7 @@ fn policies() -> [Value; 2] {
 }
 
 #[test]
-fn a_write_is_judged_by_what_was_read_for_it_and_not_by_what_is_known() {
+fn a_write_is_evaluated_by_what_was_read_for_it_and_not_by_what_is_known() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
         let cluster = &world.cluster;

@@ -43,7 +43,7 @@ fn a_null_in_the_metadata_does_not_break_the_expressions_of_a_policy() {
 }
 
 #[test]
-fn nulls_and_unknown_members_are_judged_as_the_schema_has_them() {
+fn nulls_and_unknown_members_are_evaluated_as_the_schema_has_them() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
         world.store(

@@ -1,4 +1,4 @@
-//! What is judged is what is forwarded, however the body can be read.
+//! What is evaluated is what is forwarded, however the body can be read.
 
 use bytes::Bytes;
 use fairgate_admission::AdmissionMode;
@@ -102,7 +102,7 @@ fn yaml_that_go_reads_otherwise_is_refused() {
 }
 
 #[test]
-fn yaml_is_forwarded_as_json_of_what_was_judged() {
+fn yaml_is_forwarded_as_json_of_what_was_evaluated() {
     World::run(|| async {
         let world = world(AdmissionMode::Enforce, "completed");
         let yaml = b"metadata: {name: p}\nspec:\n  hostNetwork: no # YAML 1.1\n  priority: 010\n";
@@ -142,7 +142,7 @@ fn json_is_forwarded_as_it_was_read() {
 }
 
 #[test]
-fn duplicate_fields_are_judged_and_forwarded_once() {
+fn duplicate_fields_are_evaluated_and_forwarded_once() {
     World::run(|| async {
         let world = world(AdmissionMode::Enforce, "completed");
         // Go's decoder merges both: the object has `bad`.
@@ -318,7 +318,7 @@ fn the_same_bytes_are_sent_twice() {
 }
 
 #[test]
-fn the_options_of_a_deletion_are_what_was_judged() {
+fn the_options_of_a_deletion_are_what_was_evaluated() {
     World::run(|| async {
         let world = world(AdmissionMode::Enforce, "completed");
         let mut one = policy(

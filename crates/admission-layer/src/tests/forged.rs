@@ -226,7 +226,7 @@ fn a_label_in_the_body_of_a_subresource_exempts_only_what_has_it_stored() {
 }
 
 #[test]
-fn an_unknown_subresource_of_kubernetes_is_judged_by_a_dry_run_and_one_of_others_is_refused() {
+fn an_unknown_subresource_of_kubernetes_is_evaluated_by_a_dry_run_and_one_of_others_is_refused() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         world.inside.answer = Rc::new(echo);

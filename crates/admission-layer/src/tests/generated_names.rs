@@ -142,7 +142,7 @@ fn a_name_that_is_taken_is_replaced_as_often_as_the_server_does() {
     });
 }
 
-/// It is judged again under its other name.
+/// It is evaluated again under its other name.
 #[test]
 fn another_name_may_be_denied() {
     World::run(|| async {
@@ -337,7 +337,7 @@ fn a_clients_dry_run_and_an_audited_request_stay_as_they_are() {
 
 /// The server would have generated some name before it refuses the object.
 #[test]
-fn an_audited_request_that_is_refused_is_judged_under_another_name() {
+fn an_audited_request_that_is_refused_is_evaluated_under_another_name() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Audit);
         world.inside.answer = Rc::new(|_: &Sent| {
@@ -465,7 +465,7 @@ fn an_audited_request_is_forwarded_before_its_name_is_known() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Audit);
         world.enforce(&[reads_name()]);
-        // Nobody judges it before it was answered.
+        // Nobody evaluates it before it was answered.
         let mut body = unnamed();
         body["data"]["long"] = json!("x".repeat(1 << 20));
         assert_eq!(world.json("POST", MAPS, &body).await.code, 200);

@@ -1,4 +1,4 @@
-//! Objects that change between the judgement and the write.
+//! Objects that change between the evaluation and the write.
 
 use fairgate_admission::{AdmissionDecision, AdmissionMode, WriteGuard};
 use std::{
@@ -70,7 +70,7 @@ fn versions(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn g02_a_write_whose_object_has_changed_is_judged_again() {
+fn g02_a_write_whose_object_has_changed_is_evaluated_again() {
     World::run(|| async {
         for method in ["PUT", "PATCH", "DELETE"] {
             // Now the policy protects the object.
@@ -269,7 +269,7 @@ fn an_apply_creates_an_object_and_changes_none() {
         let apply = "application/apply-patch+yaml";
         let call = world.call("PATCH", MAP, apply, body.to_string().into());
         let got = world.send(call).await;
-        assert_eq!(got.code, 422, "it is judged again, as a change: {got:?}");
+        assert_eq!(got.code, 422, "it is evaluated again, as a change: {got:?}");
         let sent: Value = serde_json::from_slice(&world.sent()[1].body).unwrap();
         let version = &sent["metadata"]["resourceVersion"];
         assert_eq!(*version, "9223372036854775807");
@@ -327,7 +327,7 @@ fn a_collection_is_deleted_object_by_object() {
 }
 
 #[test]
-fn a_collection_that_has_changed_is_judged_again() {
+fn a_collection_that_has_changed_is_evaluated_again() {
     World::run(|| async {
         for before in [&[("a", 3, "no")][..], &[]] {
             let mut world = World::guarded();

@@ -57,8 +57,8 @@ fn g12_requests_without_a_match_allocate_nothing() {
                 world.call("POST", target, "application/json", "{}".into())
             });
             let bare = allocation_counter::measure(|| drop(answer(alone.call(first))));
-            let judged = allocation_counter::measure(|| drop(answer(layered.call(second))));
-            assert_eq!(judged.count_total, bare.count_total);
+            let evaluated = allocation_counter::measure(|| drop(answer(layered.call(second))));
+            assert_eq!(evaluated.count_total, bare.count_total);
         }
         let got = world
             .json("POST", "/api/v1/namespaces/ns/pods", &json!({}))
@@ -95,7 +95,7 @@ fn answer(future: impl Future<Output = Result<Reply, Refusal>>) -> Result<Reply,
 }
 
 #[test]
-fn policies_do_not_judge_policies_and_reviews() {
+fn policies_do_not_evaluate_policies_and_reviews() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
         world.enforce(&[policy("p", "* *", "false")]);

@@ -83,7 +83,7 @@ fn that_an_object_exists_comes_after_the_policies() {
 }
 
 #[test]
-fn an_object_that_exists_and_cannot_be_seen_is_not_judged() {
+fn an_object_that_exists_and_cannot_be_seen_is_not_evaluated() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         world.inside.answer = refusing(409, "AlreadyExists", json!({}));

@@ -1,9 +1,9 @@
-//! Audited writes that are carried out before the stored object is read: they are judged by what was stored before.
+//! Audited writes that are carried out before the stored object is read: they are evaluated by what was stored before.
 
 use std::{rc::Rc, sync::Arc};
 
 use fairgate_admission::{
-    AdmissionDecision::{self, Allowed, Denied, NotJudged},
+    AdmissionDecision::{self, Allowed, Denied, NotEvaluated},
     AdmissionMode, AdmissionRecord,
 };
 use fairgate_core::time::Time;
@@ -96,10 +96,15 @@ impl<'a> Audited<'a> {
 
 /// Makes a revision of config maps one that has been known for long.
 async fn know(world: &World, revision: u64) {
-    let admitter = &world.layer.side().unwrap().admitter;
-    let revisions = &admitter.revisions;
+    let evaluator = &world.layer.side().unwrap().evaluator;
+    let revisions = &evaluator.revisions;
     revisions.note("", "configmaps", revision, Time::ZERO);
-    let is_settled = || revisions.of("", "configmaps", admitter.clock.now()).settled == revision;
+    let is_settled = || {
+        revisions
+            .of("", "configmaps", evaluator.clock.now())
+            .settled
+            == revision
+    };
     while !is_settled() {
         tokio::task::yield_now().await;
     }
@@ -109,7 +114,7 @@ async fn decision(world: &mut World, audited: Audited<'_>) -> AdmissionDecision 
     let record = audited.send(world).await;
     let decision = record.decision;
     assert_eq!(
-        decision == NotJudged,
+        decision == NotEvaluated,
         !record.failure.is_empty(),
         "{record:?}"
     );
@@ -117,7 +122,7 @@ async fn decision(world: &mut World, audited: Audited<'_>) -> AdmissionDecision 
 }
 
 #[test]
-fn an_update_that_states_a_version_is_judged_by_that() {
+fn an_update_that_states_a_version_is_evaluated_by_that() {
     World::run(|| async {
         let put = versioned(map("2"), 5).to_string();
         let patch = r#"{"metadata":{"resourceVersion":"5"},"data":{"a":"2"}}"#;
@@ -160,16 +165,16 @@ fn revisions_that_have_gone_back_are_forgotten() {
         know(&world, 1000).await;
         let change = Audited::new(request, 9, map("2"));
         assert_eq!(decision(&mut world, change.read_before()).await, Denied);
-        let admitter = &world.layer.side().unwrap().admitter;
-        let known = admitter
+        let evaluator = &world.layer.side().unwrap().evaluator;
+        let known = evaluator
             .revisions
-            .of("", "configmaps", admitter.clock.now());
+            .of("", "configmaps", evaluator.clock.now());
         assert!(known.latest <= 9, "{known:?}");
     });
 }
 
 #[test]
-fn another_update_is_judged_by_what_was_stored_before_its_version() {
+fn another_update_is_evaluated_by_what_was_stored_before_its_version() {
     World::run(|| async {
         for request in [
             ["PUT", MAP, "application/json", &*map("2").to_string()],
@@ -186,11 +191,11 @@ fn another_update_is_judged_by_what_was_stored_before_its_version() {
             assert_eq!(decision(&mut seen, change().read_before()).await, Denied);
             // It may have changed nothing, if that was there before.
             let mut late = world(" configmaps", SAME, MAP, map("1"));
-            assert_eq!(decision(&mut late, change()).await, NotJudged);
+            assert_eq!(decision(&mut late, change()).await, NotEvaluated);
             let mut alike = world(" configmaps", "oldObject.data.a == '7'", MAP, map("1"));
             assert_eq!(decision(&mut alike, change()).await, Denied);
             // Another write comes in between: the server may have seen either.
-            for (between, expected) in [("1", Denied), ("2", NotJudged)] {
+            for (between, expected) in [("1", Denied), ("2", NotEvaluated)] {
                 let mut two = change().read_before();
                 two.writes
                     .insert(0, (8, MAP.to_owned(), Some(map(between))));
@@ -202,7 +207,7 @@ fn another_update_is_judged_by_what_was_stored_before_its_version() {
 }
 
 #[test]
-fn what_changes_nothing_is_judged_by_what_is_stored() {
+fn what_changes_nothing_is_evaluated_by_what_is_stored() {
     World::run(|| async {
         let same = map("1").to_string();
         let request = ["PUT", MAP, "application/json", &*same];
@@ -230,7 +235,7 @@ fn what_changes_nothing_is_judged_by_what_is_stored() {
         let mut world = world(" configmaps", "false", MAP, map("1"));
         let mut conflict = unchanged();
         conflict.code = 409;
-        assert_eq!(decision(&mut world, conflict).await, NotJudged);
+        assert_eq!(decision(&mut world, conflict).await, NotEvaluated);
     });
 }
 
@@ -246,7 +251,7 @@ fn what_is_known_before_a_write_says_what_it_is_based_on() {
         know(&same, 9).await;
         assert_eq!(decision(&mut same, unchanged).await, Allowed);
         // It has changed what a server has in its cache, or has not yet.
-        for (known, expected) in [(8, Denied), (7, NotJudged)] {
+        for (known, expected) in [(8, Denied), (7, NotEvaluated)] {
             let mut world = world(" configmaps", SAME, MAP, map("2"));
             world.write(8, MAP, Some(map("1")));
             know(&world, known).await;
@@ -257,7 +262,7 @@ fn what_is_known_before_a_write_says_what_it_is_based_on() {
 }
 
 #[test]
-fn a_subresource_is_judged_by_the_whole_object_and_none_of_another_kind() {
+fn a_subresource_is_evaluated_by_the_whole_object_and_none_of_another_kind() {
     World::run(|| async {
         let path = "/apis/apps/v1/namespaces/ns/deployments/d";
         let of = |replicas: u32| {
@@ -265,7 +270,7 @@ fn a_subresource_is_judged_by_the_whole_object_and_none_of_another_kind() {
                 "spec": {"replicas": 1}, "status": {"replicas": replicas}})
         };
         let put = versioned(of(2), 5).to_string();
-        for (subresource, expected) in [("status", Denied), ("scale", NotJudged)] {
+        for (subresource, expected) in [("status", Denied), ("scale", NotEvaluated)] {
             let target = format!("{path}/{subresource}");
             let resource = format!("apps deployments/{subresource}");
             let expression = "oldObject.status.replicas == object.status.replicas";
@@ -287,7 +292,7 @@ fn a_subresource_is_judged_by_the_whole_object_and_none_of_another_kind() {
 }
 
 #[test]
-fn a_deletion_is_judged_by_what_was_stored_before_it() {
+fn a_deletion_is_evaluated_by_what_was_stored_before_it() {
     World::run(|| async {
         let request = ["DELETE", MAP, "", ""];
         let deleted = |revision: u64, uid: &str| {
@@ -314,17 +319,17 @@ fn a_deletion_is_judged_by_what_was_stored_before_it() {
         let mut audited = deleted(1019, "u");
         let change = (1018, MAP.to_owned(), Some(map("2")));
         audited.writes.insert(0, change);
-        assert_eq!(decision(&mut new, audited).await, NotJudged);
+        assert_eq!(decision(&mut new, audited).await, NotEvaluated);
         // Too many of them, another object, and one with a condition.
         let mut many = deleted(1019, "u");
         many.writes
             .push((2000, format!("{MAPS}/other"), Some(map("1"))));
         for audited in [many, deleted(1019, "v"), deleted(1019, "")] {
             let mut world = world(" configmaps", "false", MAP, map("1"));
-            assert_eq!(decision(&mut world, audited).await, NotJudged);
+            assert_eq!(decision(&mut world, audited).await, NotEvaluated);
         }
         // It was carried out when it was read, and answered after that.
-        for (later, expected) in [(1020, Denied), (2000, NotJudged)] {
+        for (later, expected) in [(1020, Denied), (2000, NotEvaluated)] {
             let mut world = world(" configmaps", "false", MAP, map("1"));
             world.write(1019, MAP, None);
             world.write(later, &format!("{MAPS}/other"), Some(map("1")));
@@ -344,7 +349,7 @@ fn a_deletion_is_judged_by_what_was_stored_before_it() {
 
 /// A pod that is deleted immediately is marked first, and policies see it before that.
 #[test]
-fn a_deletion_of_a_pod_is_judged_by_what_was_stored_before_it_was_marked() {
+fn a_deletion_of_a_pod_is_evaluated_by_what_was_stored_before_it_was_marked() {
     World::run(|| async {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "ns", "uid": "u"}});
         let mut marked = pod.clone();
@@ -377,7 +382,7 @@ fn a_deletion_of_a_pod_is_judged_by_what_was_stored_before_it_was_marked() {
         );
         // It may have been marked by another deletion.
         let mut late = world(" pods", not_marked, POD, pod.clone());
-        assert_eq!(decision(&mut late, deletion(true)).await, NotJudged);
+        assert_eq!(decision(&mut late, deletion(true)).await, NotEvaluated);
         let mut alike = world(
             " pods",
             "oldObject.metadata.uid != 'u' && request.options.gracePeriodSeconds != 0",
@@ -419,7 +424,7 @@ fn a_deletion_that_is_pending_is_not_recorded() {
 }
 
 #[test]
-fn without_what_was_stored_a_late_write_is_not_judged() {
+fn without_what_was_stored_a_late_write_is_not_evaluated() {
     World::run(|| async {
         let put = versioned(map("2"), 5).to_string();
         for request in [
@@ -437,7 +442,7 @@ fn without_what_was_stored_a_late_write_is_not_judged() {
                 let mut world = world(" configmaps", "false", MAP, map("1"));
                 world.store(MAPS, list);
                 let record = Audited::new(request, 9, map("2")).send(&mut world).await;
-                assert_eq!(record.decision, NotJudged);
+                assert_eq!(record.decision, NotEvaluated);
                 assert!(record.failure.contains(why), "{}", record.failure);
                 // What was read in time counts, as far as it is known.
                 world.write(5, MAP, Some(map("1")));
@@ -449,7 +454,7 @@ fn without_what_was_stored_a_late_write_is_not_judged() {
 }
 
 #[test]
-fn the_record_of_a_judged_write_names_its_object() {
+fn the_record_of_a_evaluated_write_names_its_object() {
     World::run(|| async {
         let mut world = world(" configmaps", "true", MAP, map("1"));
         let request = ["PATCH", MAP, MERGE, "{}"];

@@ -40,7 +40,7 @@ async fn create(world: &World) -> Got {
 }
 
 #[test]
-fn g01_defaults_are_shown_unless_the_object_is_judged_as_it_was_sent() {
+fn g01_defaults_are_shown_unless_the_object_is_evaluated_as_it_was_sent() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         world.inside.answer = Rc::new(defaulted);
@@ -67,7 +67,7 @@ fn g01_defaults_are_shown_unless_the_object_is_judged_as_it_was_sent() {
 }
 
 #[test]
-fn a_request_is_judged_with_the_greatest_fidelity_that_a_policy_asks_for() {
+fn a_request_is_evaluated_with_the_greatest_fidelity_that_a_policy_asks_for() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         world.inside.answer = Rc::new(defaulted);
@@ -82,7 +82,7 @@ fn a_request_is_judged_with_the_greatest_fidelity_that_a_policy_asks_for() {
 }
 
 #[test]
-fn g03_an_apply_is_judged_by_its_result() {
+fn g03_an_apply_is_evaluated_by_its_result() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         world.inside.answer = Rc::new(|sent: &Sent| {
@@ -316,13 +316,13 @@ async fn audited_in_time(
         if !record.failure.contains(why) {
             return record;
         }
-        assert_eq!(record.decision, AdmissionDecision::NotJudged);
+        assert_eq!(record.decision, AdmissionDecision::NotEvaluated);
     }
     panic!("the stored object is not read within half a minute");
 }
 
 #[test]
-fn in_audit_mode_an_apply_is_judged_by_what_is_stored_afterwards() {
+fn in_audit_mode_an_apply_is_evaluated_by_what_is_stored_afterwards() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Audit);
         let path = format!("{DEPLOYMENTS}/d");
@@ -349,7 +349,7 @@ fn in_audit_mode_an_apply_is_judged_by_what_is_stored_afterwards() {
 }
 
 #[test]
-fn in_audit_mode_an_apply_is_not_judged_by_its_own_result() {
+fn in_audit_mode_an_apply_is_not_evaluated_by_its_own_result() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Audit);
         let path = format!("{DEPLOYMENTS}/d");
@@ -384,7 +384,7 @@ fn in_audit_mode_an_apply_is_not_judged_by_its_own_result() {
         // Whether it was read in time or not.
         let object = applied_by("me", &soon);
         let record = audited(&world, &target, &object, &object).await;
-        assert_eq!(record.decision, AdmissionDecision::NotJudged);
+        assert_eq!(record.decision, AdmissionDecision::NotEvaluated);
     });
 }
 
@@ -403,7 +403,7 @@ fn in_audit_mode_an_apply_that_is_refused_is_not_recorded() {
         let apply = "application/apply-patch+yaml";
         let call = world.call("PATCH", &path, apply, body.clone());
         assert_eq!(world.send(call).await.code, 409);
-        // A dry run cannot be judged: its result is not stored.
+        // A dry run cannot be evaluated: its result is not stored.
         world.inside.answer = Rc::new(|_| Response::new(String::new()));
         let target = format!("{path}?dryRun=All");
         let call = world.call("PATCH", &target, apply, body);
@@ -411,7 +411,7 @@ fn in_audit_mode_an_apply_that_is_refused_is_not_recorded() {
         world.records.at_least(1).await;
         let records = world.records.all();
         let failures: Vec<_> = records.iter().map(|one| &*one.failure).collect();
-        let why = "a dry run of server-side apply cannot be judged in audit mode";
+        let why = "a dry run of server-side apply cannot be evaluated in audit mode";
         assert_eq!(failures, [why]);
     });
 }

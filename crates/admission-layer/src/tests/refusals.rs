@@ -59,7 +59,7 @@ fn what_a_server_would_have_said_first_is_looked_for_until_the_deadline() {
 }
 
 #[test]
-fn the_record_of_a_request_that_could_not_be_judged_says_what_the_client_got() {
+fn the_record_of_a_request_that_could_not_be_evaluated_says_what_the_client_got() {
     World::run(|| async {
         let world = world();
         // What is stored cannot be read, and the method is not allowed.

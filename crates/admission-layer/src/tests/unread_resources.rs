@@ -62,7 +62,7 @@ async fn end_reading(world: &World, end: Result<(), String>) {
 }
 
 #[test]
-fn built_in_kinds_are_judged_in_protobuf() {
+fn built_in_kinds_are_evaluated_in_protobuf() {
     World::run(|| async {
         let expression = "object.kind == 'ConfigMap' && object.data.a == 'good' && \
                           request.kind == request.requestKind && request.kind.kind == 'ConfigMap'";
@@ -201,7 +201,7 @@ fn params_of_kinds_that_are_not_known_make_built_in_kinds_wait() {
 }
 
 #[test]
-fn in_audit_mode_nothing_waits_and_built_in_kinds_are_judged_nevertheless() {
+fn in_audit_mode_nothing_waits_and_built_in_kinds_are_evaluated_nevertheless() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Audit);
         world.cluster.forget_resources();

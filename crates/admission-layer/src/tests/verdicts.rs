@@ -1,4 +1,4 @@
-//! Refusals, warnings, and what becomes of requests that cannot be judged.
+//! Refusals, warnings, and what becomes of requests that cannot be evaluated.
 
 use fairgate_admission::AdmissionOperation::{Create, Update};
 use fairgate_admission::{AdmissionDecision, AdmissionMode, LookupLack};
@@ -135,7 +135,7 @@ fn an_update_sees_the_stored_object_and_one_that_does_not_exist_is_a_creation() 
 }
 
 #[test]
-fn a_deletion_is_judged_by_the_stored_object_and_its_options() {
+fn a_deletion_is_evaluated_by_the_stored_object_and_its_options() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
         world.enforce(&[policy(
@@ -447,7 +447,7 @@ fn params_are_those_of_the_namespace() {
 }
 
 #[test]
-fn a_long_judgement_runs_elsewhere_and_is_interrupted_in_the_end() {
+fn a_long_evaluation_runs_elsewhere_and_is_interrupted_in_the_end() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
         let slow = "object.data.list.split(',').all(a, object.data.list.split(',').all(b, a != '' || b != ''))";
@@ -461,7 +461,7 @@ fn a_long_judgement_runs_elsewhere_and_is_interrupted_in_the_end() {
 }
 
 #[test]
-fn a_part_is_judged_by_the_policy_that_reads_it_whatever_others_read() {
+fn a_part_is_evaluated_by_the_policy_that_reads_it_whatever_others_read() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);
         let containers = "object.spec.?template.?spec.orValue(object.spec).containers";

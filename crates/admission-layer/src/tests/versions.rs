@@ -296,8 +296,8 @@ fn only_writes_that_a_policy_may_be_about_wait() {
 fn a_bounded_number_of_writes_waits() {
     World::run(|| async {
         let world = world(AdmissionMode::Enforce);
-        let admitter = std::sync::Arc::clone(&world.layer.side().unwrap().admitter);
-        let places: Vec<_> = std::iter::from_fn(|| admitter.waiting.take("alice")).collect();
+        let evaluator = std::sync::Arc::clone(&world.layer.side().unwrap().evaluator);
+        let places: Vec<_> = std::iter::from_fn(|| evaluator.waiting.take("alice")).collect();
         let gadget = gadget(1);
         let got = world.json("POST", UNKNOWN, &gadget).await;
         assert_eq!((got.code, got.reason()), (429, "admission-failed"));

@@ -31,8 +31,8 @@ use tower::{Layer, Service};
 
 use super::test_cluster::{TestCluster, shared};
 use crate::{
-    AdmissionLayer, AdmissionWaitLayer, Admitter, AdmitterSettings, ClusterState,
-    ForwardedPolicies, PublishedPolicies, WorkerPool, audit_places::AuditPlaces,
+    AdmissionLayer, AdmissionWaitLayer, ClusterState, ForwardedPolicies, PublishedPolicies,
+    RequestEvaluator, RequestEvaluatorSettings, WorkerPool, audit_places::AuditPlaces,
 };
 
 /// The objects of the upstream by path.
@@ -94,7 +94,7 @@ pub(super) struct Inside {
     records: Arc<Records>,
     /// How many records there must be before it answers.
     pub(super) answers_after: Rc<Cell<usize>>,
-    /// Whether it answers only once what is read and judged meanwhile has been.
+    /// Whether it answers only once what is read and evaluated meanwhile has been.
     pub(super) answers_when_idle: Rc<Cell<bool>>,
     places: Rc<AuditPlaces>,
     /// How long it takes to carry out a request.
@@ -102,7 +102,7 @@ pub(super) struct Inside {
 }
 
 impl Inside {
-    /// Whether something is read or judged.
+    /// Whether something is read or evaluated.
     pub(super) fn is_busy(&self) -> bool {
         self.places.taken() > 0
     }
@@ -197,7 +197,7 @@ impl World {
         Self::of(mode, 32 << 20, Duration::from_millis(5), false)
     }
 
-    /// A world in which writes are conditional on the judged object.
+    /// A world in which writes are conditional on the evaluated object.
     pub(super) fn guarded() -> Self {
         let limit = Duration::from_secs(30);
         Self::of(AdmissionMode::Enforce, 32 << 20, limit, true)
@@ -229,7 +229,7 @@ impl World {
             Arc::<PublishedPolicies>::default(),
             Arc::<Records>::default(),
         );
-        let mut admitter = Admitter::new(AdmitterSettings {
+        let mut evaluator = RequestEvaluator::new(RequestEvaluatorSettings {
             mode,
             policies: Arc::clone(&policies),
             cluster: Arc::clone(&cluster) as Arc<dyn ClusterState>,
@@ -241,9 +241,9 @@ impl World {
             workers: Arc::new(WorkerPool::new(1)),
             clock,
         });
-        let settings = Arc::get_mut(&mut admitter).unwrap();
+        let settings = Arc::get_mut(&mut evaluator).unwrap();
         settings.ready_limit = ready_limit;
-        let layer = AdmissionLayer::new(admitter, crate::AnsweredHere::none(), control);
+        let layer = AdmissionLayer::new(evaluator, crate::AnsweredHere::none(), control);
         let places = Rc::clone(&layer.side().unwrap().audits);
         Self {
             layer,

@@ -43,11 +43,11 @@ pub struct AuditCheck {
     pub message: String,
 }
 
-/// A judged request.
+/// An evaluated request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuditEntry {
-    /// When it was judged: RFC 3339, in milliseconds.
+    /// When it was evaluated: RFC 3339, in milliseconds.
     pub time: String,
     /// The request's `Audit-Id`.
     #[serde(rename = "auditID")]
@@ -61,10 +61,10 @@ pub struct AuditEntry {
     /// What it is about, and who sent it.
     #[serde(flatten)]
     pub request: RecordedRequest,
-    /// How the object was obtained: `asSent`, `completed` or `dryRun`; `hosted` if it is hosted by the gateway, and was judged
+    /// How the object was obtained: `asSent`, `completed` or `dryRun`; `hosted` if it is hosted by the gateway, and was evaluated
     /// as it was to be stored.
     pub fidelity: String,
-    /// Why it could not be judged; empty if it was.
+    /// Why it could not be evaluated; empty if it was.
     pub failure: String,
     /// What policies did; those whose validations hold are left out.
     pub policies: Vec<AuditCheck>,
@@ -76,8 +76,8 @@ pub struct AuditEntry {
     /// `spec.tolerations`: its verdict, or what it annotates, may be another one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub set_by_server: BTreeMap<String, Vec<String>>,
-    /// How long judging took, in seconds, without waiting for the body and for the upstream.
-    pub judging_seconds: f64,
+    /// How long evaluating took, in seconds, without waiting for the body and for the upstream.
+    pub evaluating_seconds: f64,
 }
 
 impl AuditEntry {
@@ -85,7 +85,7 @@ impl AuditEntry {
     /// did anything about the request.
     pub fn of(record: AdmissionRecord, time: String) -> Option<Self> {
         let of_any = record.may_quote_a_secret(None);
-        // The server has set them in the response to a dry run. What is hosted here is judged as it is stored.
+        // The server has set them in the response to a dry run. What is hosted here is evaluated as it is stored.
         let is_guessed = !matches!(record.fidelity, Some(Fidelity::DryRun) | None);
         let checks = record.checks.iter();
         let acting = checks.filter_map(|check| {
@@ -125,7 +125,7 @@ impl AuditEntry {
                 .map(|(key, value)| (cut(key), kept(value, of_any)))
                 .collect(),
             set_by_server,
-            judging_seconds: record.judging.as_secs_f64(),
+            evaluating_seconds: record.evaluating.as_secs_f64(),
         })
     }
 
@@ -233,7 +233,7 @@ mod tests {
             }],
             secret_params: Vec::new(),
             set_by_server: Vec::new(),
-            judging: Duration::from_micros(1500),
+            evaluating: Duration::from_micros(1500),
             total: Duration::from_millis(2),
         }
     }
@@ -271,7 +271,7 @@ mod tests {
     fn a_request_that_no_policy_did_anything_about_makes_no_line() {
         assert_eq!(entry(record("pods", None)), None);
         let mut failed = record("pods", None);
-        failed.decision = AdmissionDecision::NotJudged;
+        failed.decision = AdmissionDecision::NotEvaluated;
         failed.failure = "the body is too long".to_owned();
         assert_eq!(entry(failed).unwrap().failure, "the body is too long");
     }

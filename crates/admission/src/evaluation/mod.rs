@@ -456,10 +456,10 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         costs.messages = match self.messages(&mut decisions, left) {
             Ok(after) => PartCost::Spent(left - after),
             Err(error) => {
-                let judged = |one: &&mut PolicyDecision<'p>| {
+                let evaluated = |one: &&mut PolicyDecision<'p>| {
                     matches!(one.kind, DecisionKind::Admitted | DecisionKind::Denied)
                 };
-                for decision in decisions.iter_mut().filter(judged) {
+                for decision in decisions.iter_mut().filter(evaluated) {
                     *decision = self.error(format!("failed messageExpression: {error}"));
                 }
                 PartCost::OverBudget

@@ -38,7 +38,7 @@ fn resource_value(of: GroupVersionResource<'_>) -> CelJson<'_> {
     ])
 }
 
-/// The value of `request` for a request that is judged as another resource and kind.
+/// The value of `request` for a request that is evaluated as another resource and kind.
 pub(crate) fn request_value<'a>(
     attributes: &AdmissionAttributes<'a>,
     resource: GroupVersionResource<'a>,

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::environment::RESERVED;
 use crate::expression::PolicyExpression;
-use crate::observer::{ExpressionRole, ExpressionStep, JudgeObserver};
+use crate::observer::{EvaluationObserver, ExpressionRole, ExpressionStep};
 
 /// The maximum nesting depth of an expression together with the variables that it uses. The original has no limit, and
 /// grows its stack instead.
@@ -27,7 +27,7 @@ pub(super) struct PolicyVariables<'c, 'e> {
     variables: &'c [(String, PolicyExpression)],
     bindings: &'e CelBindings<'c>,
     interrupted: &'e dyn Fn() -> bool,
-    observer: Option<&'e dyn JudgeObserver>,
+    observer: Option<&'e dyn EvaluationObserver>,
     values: SmallVec<[OnceCell<CelResult<'c>>; 4]>,
     /// What was spent on variables since [`take_cost`](Self::take_cost).
     cost: Cell<u64>,
@@ -43,7 +43,7 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
         variables: &'c [(String, PolicyExpression)],
         bindings: &'e CelBindings<'c>,
         interrupted: &'e dyn Fn() -> bool,
-        observer: Option<&'e dyn JudgeObserver>,
+        observer: Option<&'e dyn EvaluationObserver>,
         work: u64,
     ) -> Self {
         Self {

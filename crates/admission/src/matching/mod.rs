@@ -61,7 +61,7 @@ impl<'a> MatchRequest<'a> {
     }
 }
 
-/// The resource and kind that a policy judges a request as.
+/// The resource and kind that a policy evaluates a request as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MatchedResource<'a> {
     pub(crate) resource: GroupVersionResource<'a>,

@@ -60,13 +60,13 @@ fn looking_for_policies_where_none_matches_allocates_nothing() {
 }
 
 #[test]
-fn judging_where_no_policy_matches_allocates_nothing() {
+fn evaluating_where_no_policy_matches_allocates_nothing() {
     let set = policies_that_do_not_match();
     let user = User::new("alice", ["dev"]);
     let (attributes, cluster) = (creation(&user), Cluster::with("{}"));
     let mut evaluations = usize::MAX;
     let counted = allocation_counter::measure(|| {
-        let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
+        let verdict = set.evaluate(&attributes, &cluster, EvaluationBudgets::default());
         evaluations = verdict.unwrap().evaluations.len();
     });
     assert_eq!(evaluations, 0);
@@ -90,22 +90,22 @@ fn of_a_pod(user: &User) -> AdmissionAttributes<'_> {
     }
 }
 
-/// What judging by `policies` allocates when nothing has to be prepared any more.
+/// What evaluating by `policies` allocates when nothing has to be prepared any more.
 fn allocations(policies: &[ValidatingAdmissionPolicy]) -> u64 {
     let names = policies.iter().map(|one| one.metadata.name.as_deref());
     let bindings: Vec<_> = names.map(|name| binding(name.unwrap())).collect();
     let set = PolicySet::compile(policies, &bindings);
     let user = User::new("alice", ["dev"]);
     let (attributes, cluster) = (of_a_pod(&user), Cluster::with(POD));
-    let judge = || {
-        let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
+    let evaluate = || {
+        let verdict = set.evaluate(&attributes, &cluster, EvaluationBudgets::default());
         let verdict = verdict.unwrap();
         assert_eq!(verdict.evaluations.len(), policies.len());
         assert!(verdict.denials.is_empty(), "{:?}", verdict.denials);
     };
     // Patterns get their scratch space at their first use.
-    judge();
-    allocation_counter::measure(judge).count_total
+    evaluate();
+    allocation_counter::measure(evaluate).count_total
 }
 
 #[test]

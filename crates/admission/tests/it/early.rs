@@ -28,10 +28,10 @@ fn may_match(conditions: &[&str], attributes: &AdmissionAttributes<'_>) -> bool 
     let possible = set.possible(attributes, &cluster);
     assert_eq!(may_match, !possible.is_empty(), "{conditions:?}");
     if !may_match {
-        let verdict = set.judge(attributes, &cluster, EvaluationBudgets::default());
+        let verdict = set.evaluate(attributes, &cluster, EvaluationBudgets::default());
         let evaluations = verdict.unwrap().evaluations;
         let decides = evaluations.iter().any(|one| !one.decisions.is_empty());
-        assert!(!decides, "{conditions:?}: judging says something else");
+        assert!(!decides, "{conditions:?}: evaluating says something else");
     }
     may_match
 }
@@ -151,7 +151,7 @@ fn reads(expression: &str) -> (bool, bool, UnreadParts) {
     (one.reads_name, one.reads_defaults, set.unread_parts())
 }
 
-/// Which policies match may change until the request is judged, with the labels of its namespace. So the parts do not depend on it.
+/// Which policies match may change until the request is evaluated, with the labels of its namespace. So the parts do not depend on it.
 #[test]
 fn what_a_policy_reads_counts_although_it_does_not_match() {
     let user = User::new("alice", ["dev"]);

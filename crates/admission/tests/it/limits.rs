@@ -152,7 +152,7 @@ fn decisions(spec: &Value) -> Vec<(DecisionKind, String)> {
     let set = PolicySet::compile(&policies, &[binding("p")]);
     let user = User::new("alice", ["dev"]);
     let (attributes, cluster) = (creation(&user), Cluster::new());
-    let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
+    let verdict = set.evaluate(&attributes, &cluster, EvaluationBudgets::default());
     let evaluations = verdict.unwrap().evaluations;
     let decisions = evaluations.into_iter().flat_map(|one| one.decisions);
     decisions.map(|one| (one.kind, one.message)).collect()
@@ -231,7 +231,7 @@ fn expressions_whose_cost_says_nothing_of_their_work_share_a_limit() {
         validations: 100_000,
         ..EvaluationBudgets::default()
     };
-    let verdict = set.judge(&attributes, &cluster, budgets).unwrap();
+    let verdict = set.evaluate(&attributes, &cluster, budgets).unwrap();
     let decisions = &verdict.evaluations[0].decisions;
     assert_eq!(decisions.len(), 20);
     for decision in decisions {
@@ -345,18 +345,18 @@ fn an_audit_annotation_that_ends_at_a_limit_is_not_left_out() {
     let set = PolicySet::compile(&policies, &[binding("p")]);
     let user = User::new("alice", ["dev"]);
     let (attributes, cluster) = (creation(&user), Cluster::new());
-    let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
+    let verdict = set.evaluate(&attributes, &cluster, EvaluationBudgets::default());
     let denials = verdict.unwrap().denials;
     assert_eq!(denials.len(), 1, "{denials:?}");
     let message = &denials[0].message;
     assert!(message.ends_with("does not cover it)"), "{message}");
 }
 
-/// Whether judging is stopped, and how many of its expressions were.
+/// Whether evaluating is stopped, and how many of its expressions were.
 fn interrupted(set: &PolicySet, cluster: &Cluster) -> (bool, usize) {
     let user = User::new("alice", ["dev"]);
     let attributes = creation(&user);
-    match set.judge(&attributes, cluster, EvaluationBudgets::default()) {
+    match set.evaluate(&attributes, cluster, EvaluationBudgets::default()) {
         Err(AdmissionAbort::Interrupted) => (true, 0),
         Err(error) => panic!("{error}"),
         Ok(verdict) => {
@@ -438,7 +438,7 @@ fn each_expression_is_timed_by_itself() {
     let set = PolicySet::compile(&policies, &names.map(binding));
     let user = User::new("alice", ["dev"]);
     let (attributes, cluster) = (creation(&user), Cluster::new());
-    let verdict = set.judge(&attributes, &cluster, EvaluationBudgets::default());
+    let verdict = set.evaluate(&attributes, &cluster, EvaluationBudgets::default());
     let checks = verdict.unwrap().checks;
     let took: Vec<_> = checks.iter().map(|one| one.took.as_nanos()).collect();
     // In a policy with several expressions it is asked once before each but the first.

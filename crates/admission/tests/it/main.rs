@@ -1,7 +1,7 @@
 //! The crate as its users see it.
 //!
 //! `original` compares verdicts with those of Kubernetes' own dispatcher (`crates/admission/oracle`);
-//! `world` is the cluster in which the requests of that corpus are judged; `limits` tries what could run without bound; `early` what
+//! `world` is the cluster in which the requests of that corpus are evaluated; `limits` tries what could run without bound; `early` what
 //! is known before the body of a request;
 //! `allocations` counts what the request path allocates.
 

@@ -66,8 +66,8 @@ impl AdmissionCase {
         let attributes = request.attributes(&user);
         let inputs = Inputs::new(world, request, self.cancelled);
         let set = PolicySet::compile(&self.policies, &self.bindings);
-        let judge = |budgets: CaseBudgets| set.judge(&attributes, &inputs, budgets.budgets());
-        let verdict = judge(self.budgets);
+        let evaluate = |budgets: CaseBudgets| set.evaluate(&attributes, &inputs, budgets.budgets());
+        let verdict = evaluate(self.budgets);
         let outcome = of_verdict(&verdict, &attributes, request.objects());
         if let Some(difference) = self.compare(&outcome) {
             return Some(difference);
@@ -81,11 +81,11 @@ impl AdmissionCase {
             return Some("  may_match says that no policy matches".to_owned());
         }
         self.less.iter().find_map(|less| {
-            let exact = of_verdict(&judge(less.exact), &attributes, request.objects());
+            let exact = of_verdict(&evaluate(less.exact), &attributes, request.objects());
             if exact != outcome {
                 return Some("  a budget of exactly the cost does not suffice".to_owned());
             }
-            less.difference(&judge(less.budgets), |verdict| {
+            less.difference(&evaluate(less.budgets), |verdict| {
                 of_verdict(verdict, &attributes, request.objects())
             })
         })
@@ -176,7 +176,7 @@ impl<'a> Corpus<'a> {
 const CORPUS: &str = include_str!("../corpus/cases.jsonl");
 
 #[test]
-fn requests_are_judged_as_kubernetes_judges_them() {
+fn requests_are_evaluated_as_kubernetes_evaluates_them() {
     let named = std::env::var("FAIRGATE_ADMISSION_CORPUS");
     let text = match named {
         Ok(path) => std::fs::read_to_string(&path).expect("FAIRGATE_ADMISSION_CORPUS names a file"),
@@ -192,7 +192,7 @@ fn requests_are_judged_as_kubernetes_judges_them() {
 }
 
 #[test]
-fn a_set_of_many_policies_judges_as_each_does_alone() {
+fn a_set_of_many_policies_evaluates_as_each_does_alone() {
     let mut corpus = Corpus::read(CORPUS);
     // Every sixth of the drawn ones, which are quick, with a name of its own.
     corpus.cases.retain(|case| case.case.starts_with("drawn"));
@@ -218,18 +218,18 @@ fn a_set_of_many_policies_judges_as_each_does_alone() {
         let user = request.user();
         let attributes = request.attributes(&user);
         let inputs = Inputs::new(&corpus.world, request, false);
-        let judge = |set: &PolicySet| {
-            let verdict = set.judge(&attributes, &inputs, EvaluationBudgets::default());
+        let evaluate = |set: &PolicySet| {
+            let verdict = set.evaluate(&attributes, &inputs, EvaluationBudgets::default());
             verdict.map(|verdict| of_verdict(&Ok(verdict), &attributes, request.objects()))
         };
-        let Ok(together) = judge(&set) else {
-            assert!(alone.iter().any(|one| judge(one).is_err()));
+        let Ok(together) = evaluate(&set) else {
+            assert!(alone.iter().any(|one| evaluate(one).is_err()));
             continue;
         };
         let each: Vec<_> = alone
             .iter()
             .flat_map(|one| {
-                let outcome = judge(one).expect("none fails if all together do not");
+                let outcome = evaluate(one).expect("none fails if all together do not");
                 let evaluations = outcome["evaluations"].as_array().cloned();
                 evaluations.unwrap_or_default()
             })

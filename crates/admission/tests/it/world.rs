@@ -1,4 +1,4 @@
-//! The cluster in which the requests of the corpus are judged, as `oracle/world.go` has it.
+//! The cluster in which the requests of the corpus are evaluated, as `oracle/world.go` has it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Writes that are judged once they have been carried out, in mode audit.
+//! Writes that are evaluated once they have been carried out, in mode audit.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::{
 
 use super::{PolicyEnforcer, objects::HostedObjects, writes::KeptWrite};
 
-/// How many writes are judged in the background at once; each keeps its objects.
+/// How many writes are evaluated in the background at once; each keeps its objects.
 const MAX_AUDITS: usize = 64;
-/// How long a write may be judged.
-const JUDGE_LIMIT: Duration = Duration::from_secs(30);
+/// How long a write may be evaluated.
+const EVALUATION_LIMIT: Duration = Duration::from_secs(30);
 
-/// Bounds the writes that are judged in the background.
+/// Bounds the writes that are evaluated in the background.
 pub(super) struct BackgroundAudits(Arc<Semaphore>);
 
 impl Default for BackgroundAudits {
@@ -30,23 +30,23 @@ impl BackgroundAudits {
         let mut begun = BackgroundAudit {
             enforcer: audit.enforcer,
             write: audit.write,
-            unjudged: Some("the gateway stopped before it was judged"),
+            unevaluated: Some("the gateway stopped before it was evaluated"),
         };
         match (
             Handle::try_current(),
             Arc::clone(&self.0).try_acquire_owned(),
         ) {
             (Ok(runtime), Ok(permit)) => {
-                let judging = begun.judge(audit.policies, audit.objects, permit);
-                tasks::spawn(&runtime, judging);
+                let evaluating = begun.evaluate(audit.policies, audit.objects, permit);
+                tasks::spawn(&runtime, evaluating);
             }
             (Err(_), _) => {}
-            (_, Err(_)) => begun.unjudged = Some("too many writes are being judged"),
+            (_, Err(_)) => begun.unevaluated = Some("too many writes are being evaluated"),
         }
     }
 }
 
-/// An attempt to write that is judged, and the verdict recorded, when this is dropped; only recorded if too many are being judged.
+/// An attempt to write that is evaluated, and the verdict recorded, when this is dropped; only recorded if too many are being evaluated.
 /// An attempt that is made again is to be [withdrawn](Self::withdraw): what is recorded is the write as it was stored.
 #[derive(Default)]
 #[must_use = "it begins when it is dropped, which has to be after the write"]
@@ -97,45 +97,45 @@ impl fmt::Debug for HostedAudit {
     }
 }
 
-/// A write that is judged in the background. It is recorded also if the gateway stops before that is done.
+/// A write that is evaluated in the background. It is recorded also if the gateway stops before that is done.
 struct BackgroundAudit {
     enforcer: Arc<PolicyEnforcer>,
     write: KeptWrite,
-    /// Why it is not judged, if that is recorded when this is dropped.
-    unjudged: Option<&'static str>,
+    /// Why it is not evaluated, if that is recorded when this is dropped.
+    unevaluated: Option<&'static str>,
 }
 
 impl BackgroundAudit {
-    async fn judge(
+    async fn evaluate(
         mut self,
         policies: Arc<PolicySet>,
         objects: HostedObjects,
         _permit: OwnedSemaphorePermit,
     ) {
         let write = self.write.as_write();
-        let judging = self.enforcer.judged(&policies, &objects, &write);
-        let Ok(end) = tokio::time::timeout(JUDGE_LIMIT, judging).await else {
-            self.unjudged = Some("timed out");
+        let evaluating = self.enforcer.evaluated(&policies, &objects, &write);
+        let Ok(end) = tokio::time::timeout(EVALUATION_LIMIT, evaluating).await else {
+            self.unevaluated = Some("timed out");
             return;
         };
         match end {
-            Ok(judged) => self.enforcer.record(judged.record),
+            Ok(evaluated) => self.enforcer.record(evaluated.record),
             Err(error) => {
-                let record = write.unjudged(self.enforcer.mode, error.message);
+                let record = write.unevaluated(self.enforcer.mode, error.message);
                 self.enforcer.record(Some(record));
             }
         }
-        self.unjudged = None;
+        self.unevaluated = None;
     }
 }
 
 impl Drop for BackgroundAudit {
     fn drop(&mut self) {
-        if let Some(why) = self.unjudged {
+        if let Some(why) = self.unevaluated {
             let record = self
                 .write
                 .as_write()
-                .unjudged(self.enforcer.mode, why.to_owned());
+                .unevaluated(self.enforcer.mode, why.to_owned());
             self.enforcer.record(Some(record));
         }
     }

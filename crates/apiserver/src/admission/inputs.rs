@@ -1,4 +1,4 @@
-//! What judging a write to a hosted object asks for.
+//! What evaluating a write to a hosted object asks for.
 
 use std::sync::Arc;
 

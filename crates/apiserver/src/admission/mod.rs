@@ -1,17 +1,17 @@
 //! Admission policies on writes to the objects that this API hosts.
 //!
-//! As in kube-apiserver, a write is judged after its validation and before it is stored, and again after each conflict.
+//! As in kube-apiserver, a write is evaluated after its validation and before it is stored, and again after each conflict.
 //! Without an upstream, the policies are those in the store, and one is in force as soon as the cache of the store has it.
-//! With one, they are the policies that forwarded requests are judged by, from wherever these come; then mode audit only
+//! With one, they are the policies that forwarded requests are evaluated by, from wherever these come; then mode audit only
 //! records what they say.
 //!
-//! The gateway's own writes are not judged: no policy keeps it from maintaining the built-in objects.
+//! The gateway's own writes are not evaluated: no policy keeps it from maintaining the built-in objects.
 //!
 //! Not here: what policies mean (`fairgate-admission`), and requests that are forwarded.
 
 mod background;
+mod evaluation;
 mod inputs;
-mod judgement;
 mod objects;
 mod policies;
 mod writes;
@@ -21,6 +21,8 @@ use std::sync::Arc;
 use crate::param_rights::ParamResources;
 use background::BackgroundAudits;
 pub(crate) use background::HostedAudit;
+pub(crate) use evaluation::HostedEvaluation;
+use evaluation::RecordedEvaluation;
 use fairgate_admission::{
     AdmissionAttributes, AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterLookups,
     ClusterObjects, EvaluationBudgets, KnownLookups, LookupLack, PolicySet, PolicySetSource,
@@ -34,13 +36,11 @@ use fairgate_objects::kind::{Kind, Storage};
 use fairgate_store::Store;
 use http::StatusCode;
 use inputs::{HostedInputs, WriteDocuments};
-pub(crate) use judgement::PolicyJudgement;
-use judgement::RecordedJudgement;
 use objects::HostedObjects;
 use policies::PolicyCache;
 pub(crate) use writes::HostedWrite;
 
-/// Which policies judge writes to hosted objects.
+/// Which policies evaluate writes to hosted objects.
 pub enum HostedAdmission {
     /// None.
     Off,
@@ -49,7 +49,7 @@ pub enum HostedAdmission {
         /// Receives what they decide.
         recorder: Option<Arc<dyn AdmissionRecorder>>,
     },
-    /// Those that judge forwarded requests.
+    /// Those that evaluate forwarded requests.
     OfGateway(GatewayAdmission),
 }
 
@@ -82,7 +82,7 @@ impl HostedAdmission {
 /// How many bytes of memory the namespaces and params may take that are read for writes to hosted objects.
 const LOOKUP_BYTES: usize = 128 << 20;
 
-/// Judges writes to hosted objects.
+/// Evaluates writes to hosted objects.
 pub(crate) struct PolicyEnforcer {
     mode: AdmissionMode,
     policies: EnforcedPolicies,
@@ -92,10 +92,10 @@ pub(crate) struct PolicyEnforcer {
     kinds: Arc<[&'static Kind]>,
     upstream: Option<Arc<dyn ClusterObjects>>,
     clock: Clock,
-    /// Receives each judged write that a policy matches.
+    /// Receives each evaluated write that a policy matches.
     recorder: Option<Arc<dyn AdmissionRecorder>>,
     audits: BackgroundAudits,
-    /// Counts the namespaces and params that are read for writes that are being judged.
+    /// Counts the namespaces and params that are read for writes that are being evaluated.
     lookup_bytes: Arc<ByteBudget>,
 }
 
@@ -105,7 +105,7 @@ enum EnforcedPolicies {
 }
 
 impl PolicyEnforcer {
-    /// Judges by the policies of `admission`; `None` if there are none. `authorizer` is that of the hosted API.
+    /// Evaluates by the policies of `admission`; `None` if there are none. `authorizer` is that of the hosted API.
     pub(crate) fn new(
         admission: HostedAdmission,
         authorizer: Authorizer,
@@ -144,27 +144,27 @@ impl PolicyEnforcer {
         Some(Arc::new(enforcer))
     }
 
-    /// Whether the next write may be judged by any policy, which may take milliseconds. It is a guess by the last write.
+    /// Whether the next write may be evaluated by any policy, which may take milliseconds. It is a guess by the last write.
     pub(crate) fn is_active(&self) -> bool {
         match &self.policies {
-            EnforcedPolicies::Stored(cache) => cache.may_judge(),
+            EnforcedPolicies::Stored(cache) => cache.may_evaluate(),
             EnforcedPolicies::Published(source) => {
                 source.policies().is_some_and(|set| !set.is_empty())
             }
         }
     }
 
-    /// Judges a write. Waits for the cache of the store, and for the upstream and the authorizer if expressions ask them. In
-    /// mode audit it is judged in the background after it was stored, and nothing is said about it.
+    /// Evaluates a write. Waits for the cache of the store, and for the upstream and the authorizer if expressions ask them. In
+    /// mode audit it is evaluated in the background after it was stored, and nothing is said about it.
     ///
     /// # Errors
     ///
     /// 503 when the policies cannot be read, 403 when they are not known yet.
-    pub(crate) async fn judge(
+    pub(crate) async fn evaluate(
         self: &Arc<Self>,
         store: &Arc<dyn Store>,
         write: &HostedWrite<'_>,
-    ) -> Result<PolicyJudgement, StatusError> {
+    ) -> Result<HostedEvaluation, StatusError> {
         let is_exempt = write.attributes().is_exempt();
         let policies = match &self.policies {
             _ if is_exempt => None,
@@ -180,22 +180,22 @@ impl PolicyEnforcer {
             },
         };
         let Some(policies) = policies.filter(|policies| !policies.is_empty()) else {
-            return Ok(PolicyJudgement::default());
+            return Ok(HostedEvaluation::default());
         };
         let objects = self.objects(store, &write.user.name);
         if !self.may_match(&policies, &objects, write) {
-            return Ok(PolicyJudgement::default());
+            return Ok(HostedEvaluation::default());
         }
         if self.mode == AdmissionMode::Audit {
             let audit = HostedAudit::new(Arc::clone(self), policies, objects, write.to_kept());
-            return Ok(PolicyJudgement {
+            return Ok(HostedEvaluation {
                 audit,
-                ..PolicyJudgement::default()
+                ..HostedEvaluation::default()
             });
         }
-        let judged = self.judged(&policies, &objects, write).await?;
-        self.record(judged.record);
-        Ok(judged.judgement)
+        let evaluated = self.evaluated(&policies, &objects, write).await?;
+        self.record(evaluated.record);
+        Ok(evaluated.evaluation)
     }
 
     fn record(&self, record: Option<AdmissionRecord>) {
@@ -227,14 +227,14 @@ impl PolicyEnforcer {
         inputs.is_ok_and(|inputs| policies.may_match(&write.attributes(), &inputs))
     }
 
-    /// Judges in as many passes as it needs: each but the last finds something missing. How much can be missing is bounded by
+    /// Evaluates in as many passes as it needs: each but the last finds something missing. How much can be missing is bounded by
     /// what evaluation may cost.
-    async fn judged(
+    async fn evaluated(
         &self,
         policies: &PolicySet,
         objects: &HostedObjects,
         write: &HostedWrite<'_>,
-    ) -> Result<RecordedJudgement, StatusError> {
+    ) -> Result<RecordedEvaluation, StatusError> {
         let started = self.clock.now();
         let (documents, answers) = (WriteDocuments::of(write), KnownAnswers::new());
         let mut known = KnownLookups::default();
@@ -250,16 +250,16 @@ impl PolicyEnforcer {
                     &self.clock,
                 )
                 .map_err(|error| unreadable(&error))?;
-                let mut judged = self.judge_once(policies, write, &inputs)?;
+                let mut evaluated = self.evaluate_once(policies, write, &inputs)?;
                 let missing = (inputs.lookups.take_missing(), answers.take_missing());
                 if missing.0.is_empty() && missing.1.is_empty() {
                     let now = self.clock.now();
-                    judged.record = judged.record.map(|record| AdmissionRecord {
-                        judging: now.since(begun),
+                    evaluated.record = evaluated.record.map(|record| AdmissionRecord {
+                        evaluating: now.since(begun),
                         total: now.since(started),
                         ..record
                     });
-                    return Ok(judged);
+                    return Ok(evaluated);
                 }
                 missing
             };
@@ -272,31 +272,31 @@ impl PolicyEnforcer {
         }
     }
 
-    /// Judges with what is known.
-    fn judge_once(
+    /// Evaluates with what is known.
+    fn evaluate_once(
         &self,
         policies: &PolicySet,
         write: &HostedWrite<'_>,
         inputs: &HostedInputs<'_>,
-    ) -> Result<RecordedJudgement, StatusError> {
+    ) -> Result<RecordedEvaluation, StatusError> {
         let options = write.options.to_string();
         let options = serde_json::from_str(&options).map_err(|error| unreadable(&error))?;
         let attributes = AdmissionAttributes {
             options: Some(&options),
             ..write.attributes()
         };
-        let verdict = policies.judge(&attributes, inputs, EvaluationBudgets::default());
+        let verdict = policies.evaluate(&attributes, inputs, EvaluationBudgets::default());
         Ok(match verdict {
             Ok(verdict) => {
                 let objects = inputs.requested();
-                RecordedJudgement::of(verdict, write, self.mode, &attributes, objects)
+                RecordedEvaluation::of(verdict, write, self.mode, &attributes, objects)
             }
-            Err(abort) => RecordedJudgement::aborted(&abort, write, self.mode),
+            Err(abort) => RecordedEvaluation::aborted(&abort, write, self.mode),
         })
     }
 }
 
-/// The response to a write that cannot be judged now.
+/// The response to a write that cannot be evaluated now.
 fn lacking(lack: &LookupLack) -> StatusError {
     match lack {
         LookupLack::Time => StatusError::new(

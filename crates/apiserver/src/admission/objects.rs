@@ -21,7 +21,7 @@ use super::{policies, writes::text_in};
 use crate::stored;
 use fairgate_apihttp::status_error::StatusError;
 
-/// What one write is judged by besides its own objects.
+/// What one write is evaluated by besides its own objects.
 pub(super) struct HostedObjects {
     pub(super) store: Arc<dyn Store>,
     /// The hosted kinds.

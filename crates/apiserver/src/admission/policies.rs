@@ -58,13 +58,13 @@ impl PrefixStamp {
 }
 
 impl PolicyCache {
-    /// The policies that the last write was judged by.
+    /// The policies that the last write was evaluated by.
     fn last(&self) -> Arc<PoliciesInForce> {
         Arc::clone(&lock(&self.cached).in_force)
     }
 
-    /// Whether the next write may be judged by any policy, as far as is known.
-    pub(super) fn may_judge(&self) -> bool {
+    /// Whether the next write may be evaluated by any policy, as far as is known.
+    pub(super) fn may_evaluate(&self) -> bool {
         let cached = lock(&self.cached);
         cached.changes.is_none() || !cached.in_force.set.is_empty()
     }

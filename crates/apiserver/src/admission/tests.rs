@@ -52,7 +52,7 @@ impl AdmissionRecorder for Records {
 }
 
 impl Records {
-    /// The operations of the writes that were judged, until this one is there.
+    /// The operations of the writes that were evaluated, until this one is there.
     async fn until(&self, last: AdmissionOperation) -> Vec<AdmissionOperation> {
         loop {
             let changed = self.changed.notified();
@@ -169,7 +169,7 @@ fn hosted(store: &Arc<TestStore>, clock: Clock, records: &Arc<Records>) -> Arc<H
     })
 }
 
-/// A request of a client, which is judged. Returns the code of the response.
+/// A request of a client, which is evaluated. Returns the code of the response.
 async fn by_client(hosted: &Hosted, method: Method, body: Option<&Value>) -> u16 {
     let path = format!("{BUDGETS}/a");
     let info = RequestInfo::parse(method.as_str(), &path, None).unwrap();
@@ -232,9 +232,9 @@ async fn of_a_write_that_is_tried_again_only_the_attempt_that_is_stored_is_recor
     let patched = by_client(&hosted, Method::PATCH, Some(&with_label("stored"))).await;
     assert_eq!(patched, 200);
     assert_eq!(by_client(&hosted, Method::DELETE, None).await, 200);
-    // They are judged in the order in which they are stored.
-    let judged = records.until(AdmissionOperation::Delete);
-    let judged = tokio::time::timeout(Duration::from_secs(60), judged).await;
+    // They are evaluated in the order in which they are stored.
+    let evaluated = records.until(AdmissionOperation::Delete);
+    let evaluated = tokio::time::timeout(Duration::from_secs(60), evaluated).await;
     let expected = [AdmissionOperation::Update, AdmissionOperation::Delete];
-    assert_eq!(judged.unwrap(), expected);
+    assert_eq!(evaluated.unwrap(), expected);
 }

@@ -45,8 +45,8 @@ pub(crate) struct HostedWrite<'a> {
 }
 
 impl<'a> HostedWrite<'a> {
-    /// What is recorded about a write that could not be judged.
-    pub(super) fn unjudged(&self, mode: AdmissionMode, failure: String) -> AdmissionRecord {
+    /// What is recorded about a write that could not be evaluated.
+    pub(super) fn unevaluated(&self, mode: AdmissionMode, failure: String) -> AdmissionRecord {
         let object = self.object.or(self.old_object);
         let name = match self.name {
             "" => object.map_or("", metadata::name),
@@ -69,7 +69,7 @@ impl<'a> HostedWrite<'a> {
             },
             fidelity: None,
             decision: match mode {
-                AdmissionMode::Audit => AdmissionDecision::NotJudged,
+                AdmissionMode::Audit => AdmissionDecision::NotEvaluated,
                 AdmissionMode::Enforce => AdmissionDecision::Failed,
             },
             guard: None,
@@ -80,7 +80,7 @@ impl<'a> HostedWrite<'a> {
             set_by_server: Vec::new(),
             warnings: Vec::new(),
             annotations: Vec::new(),
-            judging: Duration::ZERO,
+            evaluating: Duration::ZERO,
             total: Duration::ZERO,
         }
     }
@@ -123,7 +123,7 @@ impl<'a> HostedWrite<'a> {
     }
 }
 
-/// A write that is judged while it is carried out. The fields are those of [`HostedWrite`].
+/// A write that is evaluated while it is carried out. The fields are those of [`HostedWrite`].
 pub(super) struct KeptWrite {
     operation: AdmissionOperation,
     kind: &'static Kind,

@@ -120,10 +120,10 @@ impl CallContext<'_> {
         let Some(policies) = &self.state.policies else {
             return Ok(HostedAudit::default());
         };
-        let judgement = policies.judge(&self.state.store, &write).await?;
-        for warning in judgement.warnings {
+        let evaluation = policies.evaluate(&self.state.store, &write).await?;
+        for warning in evaluation.warnings {
             self.warn(warning);
         }
-        judgement.refusal.map_or(Ok(judgement.audit), Err)
+        evaluation.refusal.map_or(Ok(evaluation.audit), Err)
     }
 }

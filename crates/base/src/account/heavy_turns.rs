@@ -1,7 +1,7 @@
 //! Turns of heavy tasks: a few are done at a time, and payers that wait take turns.
 //!
 //! A task is heavy if it may block a thread for milliseconds: it encodes a long list, compiles the expressions of a policy, or
-//! judges an object by policies. Such tasks are done on threads of the blocking pool. A payer with many of them waits for its own,
+//! evaluates an object by policies. Such tasks are done on threads of the blocking pool. A payer with many of them waits for its own,
 //! and not the others.
 
 use std::sync::Arc;

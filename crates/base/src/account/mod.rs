@@ -1,7 +1,7 @@
 //! The account of what the gateway itself does for somebody.
 //!
 //! Forwarding a request costs a constant, and flow control bounds how many are forwarded at a time. But the gateway also does work
-//! of its own that a client can make large: it compiles expressions, judges objects, encodes lists, computes budgets, reviews
+//! of its own that a client can make large: it compiles expressions, evaluates objects, encodes lists, computes budgets, reviews
 //! tokens, and holds bodies and responses. All of that is charged to a *payer*: the user who asked for it, the namespace whose
 //! objects it is for, or, before a client is authenticated, the address of the peer. It is charged in units that can be counted
 //! (bytes, cost, objects), never in time. There are two ways:

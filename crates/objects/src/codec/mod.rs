@@ -5,7 +5,7 @@
 //! see which error comes first: syntax, kind and version, types, strict problems, the version of
 //! the URL.
 //!
-//! [`request_document`] makes the one JSON text of a body that is judged before it is forwarded.
+//! [`request_document`] makes the one JSON text of a body that is evaluated before it is forwarded.
 //!
 //! Not here: negotiation of media types, defaults, validation.
 

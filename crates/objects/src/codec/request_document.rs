@@ -1,6 +1,6 @@
-//! The request document: what the body of a write describes, decoded once, as the one JSON text that is judged and forwarded.
+//! The request document: what the body of a write describes, decoded once, as the one JSON text that is evaluated and forwarded.
 //!
-//! A gateway that judges a body and forwards it lets the server read it again. Wherever both would read differently, such
+//! A gateway that evaluates a body and forwards it lets the server read it again. Wherever both would read differently, such
 //! as a key that occurs twice or a tag of YAML, a client could show the gateway one object and have another one stored. So
 //! [`read`] makes plain JSON of a body: no key occurs twice in it, all text is UTF-8, and numbers are as they were written.
 //! What it removes, it reports as kube-apiserver does. What YAML may mean otherwise to Go's library is refused.

@@ -116,7 +116,7 @@ impl Published {
         }
     }
 
-    /// Whether requests are judged by policies.
+    /// Whether requests are evaluated by policies.
     fn are_usable(&self) -> bool {
         self.in_force.current().is_some() && !self.in_force.are_stale(&self.clock)
     }

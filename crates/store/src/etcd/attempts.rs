@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    failures::{CallFailure, judge, timeout_error},
+    failures::{CallFailure, evaluate, timeout_error},
     members::{Members, Used},
 };
 use crate::error::StoreError;
@@ -65,7 +65,7 @@ impl<'a> Attempts<'a> {
         let attempt = async {
             tokio::select! {
                 biased;
-                ended = call(used) => ended.map_err(|error| judge(&error)),
+                ended = call(used) => ended.map_err(|error| evaluate(&error)),
                 () = until(&mut members, |members| members.is_lost(used)) => {
                     Err(CallFailure::Disconnected(timeout_error()))
                 }

@@ -30,8 +30,8 @@ pub(super) enum CallFailure {
     Disconnected(StoreError),
 }
 
-/// Judges an error of the etcd client by what etcd's API says of its codes and texts.
-pub(super) fn judge(error: &Error) -> CallFailure {
+/// Evaluates an error of the etcd client by what etcd's API says of its codes and texts.
+pub(super) fn evaluate(error: &Error) -> CallFailure {
     let explained = explain(error);
     let Error::GRpcStatus(status) = error else {
         return match error {

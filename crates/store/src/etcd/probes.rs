@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
     Shared,
-    failures::{CallFailure, judge},
+    failures::{CallFailure, evaluate},
     members::Tick,
     revision_of,
 };
@@ -74,7 +74,7 @@ impl Shared {
                 Found::Failure(StoreError::WentBack { seen, found }.to_string())
             }
             Ok((_, term)) => Found::Answer(term),
-            Err(error) => match judge(&error) {
+            Err(error) => match evaluate(&error) {
                 CallFailure::Final(_) => Found::Answer(0),
                 CallFailure::NotRun(_) | CallFailure::Unfinished(_) => Found::NoAnswer,
                 CallFailure::Disconnected(StoreError::Unavailable(why)) => Found::Failure(why),

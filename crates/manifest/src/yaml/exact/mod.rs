@@ -1,4 +1,4 @@
-//! The reader of YAML that is judged before it is forwarded: it accepts only what Go's YAML library certainly reads the same.
+//! The reader of YAML that is evaluated before it is forwarded: it accepts only what Go's YAML library certainly reads the same.
 //!
 //! Two readers must agree on the value of a text: [`manifest()`], which uses the YAML library, and a small one of our own
 //! that knows the common part of YAML alone: mappings and lists in both styles, scalars in all styles, comments.

@@ -184,7 +184,9 @@ fn yaml_becomes_json_or_is_refused() {
         for ty in read_as_yaml {
             let refused = read(ty, body, FieldValidation::Ignore).unwrap_err();
             assert!(
-                refused.to_string().starts_with("fairgate judges no YAML"),
+                refused
+                    .to_string()
+                    .starts_with("fairgate evaluates no YAML"),
                 "{refused}"
             );
         }

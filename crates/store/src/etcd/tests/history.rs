@@ -43,7 +43,7 @@ pub(super) struct Call {
     known: u64,
     /// The phase of the test in which the call began: 0 is before the fault, and 1 its first second.
     pub(super) phase: usize,
-    /// How long it took in milliseconds; shown, not judged.
+    /// How long it took in milliseconds; shown, not evaluated.
     pub(super) millis: u128,
 }
 

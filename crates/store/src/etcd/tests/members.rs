@@ -1,7 +1,7 @@
 //! Three members, of which one is killed, frozen or cut off: no call fails, and the history stays linear.
 //!
 //! Two stores write, read and watch the same keys while a fault begins and ends. How long a call takes is printed and
-//! not judged.
+//! not evaluated.
 
 use std::{
     net::SocketAddr,

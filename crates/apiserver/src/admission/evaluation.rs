@@ -12,24 +12,24 @@ use fairgate_apihttp::status_error::{StatusError, gateway_reasons};
 
 /// What the policies say about a write.
 #[derive(Debug, Default)]
-pub(crate) struct PolicyJudgement {
+pub(crate) struct HostedEvaluation {
     /// Texts for the client.
     pub(crate) warnings: Vec<String>,
     /// The error, if the write is refused.
     pub(crate) refusal: Option<StatusError>,
-    /// In mode audit: judges the write after it was stored.
+    /// In mode audit: evaluates the write after it was stored.
     pub(crate) audit: HostedAudit,
 }
 
 /// What the policies say about a write, and what is recorded of it.
 #[derive(Debug)]
-pub(super) struct RecordedJudgement {
-    pub(super) judgement: PolicyJudgement,
+pub(super) struct RecordedEvaluation {
+    pub(super) evaluation: HostedEvaluation,
     /// Without times; none if no policy matches.
     pub(super) record: Option<AdmissionRecord>,
 }
 
-impl RecordedJudgement {
+impl RecordedEvaluation {
     pub(super) fn of(
         verdict: AdmissionVerdict<'_>,
         write: &HostedWrite<'_>,
@@ -38,18 +38,18 @@ impl RecordedJudgement {
         objects: AdmissionObjects<'_>,
     ) -> Self {
         let status = |denial: &PolicyDenial<'_>| error_of(&denial.status(attributes, objects));
-        let judgement = PolicyJudgement {
+        let evaluation = HostedEvaluation {
             refusal: verdict.denials.first().map(status),
             warnings: verdict.warnings.clone(),
-            ..PolicyJudgement::default()
+            ..HostedEvaluation::default()
         };
         Self {
-            judgement,
+            evaluation,
             record: record(verdict, write, mode),
         }
     }
 
-    /// The write could not be judged at all.
+    /// The write could not be evaluated at all.
     pub(super) fn aborted(
         abort: &AdmissionAbort,
         write: &HostedWrite<'_>,
@@ -57,19 +57,19 @@ impl RecordedJudgement {
     ) -> Self {
         let status = abort.status();
         let why = status["message"].as_str().unwrap_or_default();
-        let record = write.unjudged(mode, why.to_owned());
-        let judgement = PolicyJudgement {
+        let record = write.unevaluated(mode, why.to_owned());
+        let evaluation = HostedEvaluation {
             refusal: Some(error_of(&status)),
-            ..PolicyJudgement::default()
+            ..HostedEvaluation::default()
         };
         Self {
-            judgement,
+            evaluation,
             record: Some(record),
         }
     }
 }
 
-/// What is recorded about a write that is judged; `None` if no policy matched it.
+/// What is recorded about a write that is evaluated; `None` if no policy matched it.
 fn record(
     verdict: AdmissionVerdict<'_>,
     write: &HostedWrite<'_>,
@@ -90,7 +90,7 @@ fn record(
         secret_params: verdict.secret_params,
         warnings: verdict.warnings,
         annotations: verdict.audit_annotations,
-        ..write.unjudged(mode, String::new())
+        ..write.unevaluated(mode, String::new())
     })
 }
 

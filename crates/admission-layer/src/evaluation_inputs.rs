@@ -1,6 +1,6 @@
-//! What judging asks for: from what is known of the cluster, and from what was read for this request.
+//! What evaluating asks for: from what is known of the cluster, and from what was read for this request.
 //!
-//! Judging cannot wait. What is not known is noted, read between two passes, and found in the next one.
+//! Evaluating cannot wait. What is not known is noted, read between two passes, and found in the next one.
 
 use std::{
     cell::{Cell, RefCell},
@@ -41,7 +41,7 @@ impl MissingInputs {
 }
 
 /// The inputs of one pass.
-pub(crate) struct JudgeInputs<'a> {
+pub(crate) struct EvaluationInputs<'a> {
     pub(crate) lookups: ClusterLookups<'a>,
     pub(crate) read: &'a ReadInputs,
     pub(crate) kind: GroupVersionKind<'a>,
@@ -57,7 +57,7 @@ pub(crate) struct JudgeInputs<'a> {
     pub(crate) was_stopped: Cell<bool>,
 }
 
-impl JudgeInputs<'_> {
+impl EvaluationInputs<'_> {
     /// What was asked for and is not known, each once.
     pub(crate) fn take_missing(&self) -> MissingInputs {
         MissingInputs {
@@ -67,7 +67,7 @@ impl JudgeInputs<'_> {
     }
 }
 
-impl AdmissionInputs for JudgeInputs<'_> {
+impl AdmissionInputs for EvaluationInputs<'_> {
     fn objects(
         &self,
         kind: GroupVersionKind<'_>,

@@ -26,8 +26,8 @@ use uuid::Uuid;
 
 use crate::{
     body_object::{BodyObject, BodyReading, BodyStrictness},
+    evaluated_object::{self, Fresh},
     facts::WriteFacts,
-    judged_object::{self, Fresh},
     object_name::NameSource,
     request_document,
     write_request::Subject,
@@ -107,7 +107,7 @@ fn completed(line: &Value, unread: UnreadParts) -> Result<Value, String> {
         None => &sent,
     });
     let has_status = !WITHOUT_STATUS.contains(&&*facts.resource);
-    let strategy = judged_object::strategy(&facts, has_status).ok_or("no strategy")?;
+    let strategy = evaluated_object::strategy(&facts, has_status).ok_or("no strategy")?;
     let reading = match text("method") {
         "PATCH" => BodyReading::Patch(patch_type(text("contentType")).unwrap()),
         _ => BodyReading::Object(BodyFormat::Json),

@@ -1,4 +1,4 @@
-//! One pass of judging: from the objects of a request to a verdict that needs nothing of it any more. It can run on any
+//! One pass of evaluating: from the objects of a request to a verdict that needs nothing of it any more. It can run on any
 //! thread.
 
 use std::{
@@ -26,15 +26,15 @@ use crate::{
     body_object::BodyObject,
     cluster_state::ClusterState,
     decoded::decoded_bytes,
+    evaluation_inputs::{EvaluationInputs, MissingInputs, ReadInputs},
     facts::{WriteFacts, equivalents},
     findings::FoundNamespace,
-    judge_inputs::{JudgeInputs, MissingInputs, ReadInputs},
     published::ForwardedPolicies,
 };
 
-/// A request that is to be judged, with its objects and what has been read for it.
+/// A request that is to be evaluated, with its objects and what has been read for it.
 #[derive(Debug)]
-pub(crate) struct JudgeJob {
+pub(crate) struct EvaluationJob {
     pub(crate) policies: Arc<ForwardedPolicies>,
     pub(crate) cluster: Arc<dyn ClusterState>,
     pub(crate) facts: Arc<WriteFacts>,
@@ -55,8 +55,8 @@ pub(crate) struct JudgeJob {
 
 /// The result of a pass.
 #[derive(Debug)]
-pub(crate) enum JudgePass {
-    Done(JudgedWrite),
+pub(crate) enum EvaluationPass {
+    Done(EvaluatedWrite),
     /// It took too long, and its verdict is that of an interrupted evaluation.
     Interrupted,
     /// It needs what is not known.
@@ -65,7 +65,7 @@ pub(crate) enum JudgePass {
 
 /// What policies say about a request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct JudgedWrite {
+pub(crate) struct EvaluatedWrite {
     /// Code and `Status` of the refusal.
     pub(crate) refusal: Option<(StatusCode, Value)>,
     pub(crate) warnings: Vec<String>,
@@ -80,7 +80,7 @@ pub(crate) struct JudgedWrite {
     pub(crate) namespace: Option<FoundNamespace>,
 }
 
-impl JudgedWrite {
+impl EvaluatedWrite {
     /// Whether another one is recorded in the same words.
     pub(crate) fn says_same(&self, other: &Self) -> bool {
         let checks = |of: &Self| -> Vec<_> {
@@ -98,7 +98,7 @@ impl JudgedWrite {
     }
 }
 
-impl JudgeJob {
+impl EvaluationJob {
     /// Reads the body, if that is to be done yet.
     ///
     /// # Errors
@@ -135,8 +135,8 @@ impl JudgeJob {
         self.read = ReadInputs::default();
     }
 
-    /// Judges once, until `until`, after which expressions are interrupted.
-    pub(crate) fn pass(&self, until: Time) -> JudgePass {
+    /// Evaluates once, until `until`, after which expressions are interrupted.
+    pub(crate) fn pass(&self, until: Time) -> EvaluationPass {
         let facts = &*self.facts;
         let options = facts.options.as_ref().map(read);
         let must_stop = || self.is_abandoned.load(Ordering::Relaxed) || self.clock.now() >= until;
@@ -145,7 +145,7 @@ impl JudgeJob {
             Ok(objects) => objects.each_ref().map(|one| one.as_deref().map(read)),
             Err(_) => [None, None],
         });
-        let inputs = JudgeInputs {
+        let inputs = EvaluationInputs {
             lookups: ClusterLookups::new(&*self.cluster, &self.read.lookups),
             read: &self.read,
             kind: facts.group_version_kind(),
@@ -160,26 +160,26 @@ impl JudgeJob {
         };
         let attributes = facts.attributes(options.as_ref());
         let budgets = EvaluationBudgets::default();
-        let verdict = self.policies.set.judge(&attributes, &inputs, budgets);
+        let verdict = self.policies.set.evaluate(&attributes, &inputs, budgets);
         let missing = inputs.take_missing();
         if !missing.is_empty() {
-            return JudgePass::Missing(missing);
+            return EvaluationPass::Missing(missing);
         }
         let [object, old_object] = &inputs.objects;
         let objects = AdmissionObjects {
             object: object.as_ref(),
             old_object: old_object.as_ref(),
         };
-        let mut judged = match verdict {
-            Ok(verdict) => JudgedWrite::of(verdict, &attributes, objects),
-            Err(abort) => JudgedWrite::aborted(&abort),
+        let mut evaluated = match verdict {
+            Ok(verdict) => EvaluatedWrite::of(verdict, &attributes, objects),
+            Err(abort) => EvaluatedWrite::aborted(&abort),
         };
         let namespace = self.read.lookups.namespace(&facts.namespace);
-        judged.namespace = namespace.map(FoundNamespace::of);
+        evaluated.namespace = namespace.map(FoundNamespace::of);
         if inputs.was_stopped.get() {
-            JudgePass::Interrupted
+            EvaluationPass::Interrupted
         } else {
-            JudgePass::Done(judged)
+            EvaluationPass::Done(evaluated)
         }
     }
 }
@@ -204,7 +204,7 @@ fn read(value: &Value) -> CelJson<'_> {
     }
 }
 
-impl JudgedWrite {
+impl EvaluatedWrite {
     fn of(
         verdict: AdmissionVerdict<'_>,
         attributes: &AdmissionAttributes<'_>,

@@ -27,8 +27,8 @@ use crate::verdict::{
 /// The longest value of an audit annotation, in bytes.
 const MAX_ANNOTATION: usize = 10 * 1024;
 
-/// A request that is being judged.
-pub(crate) struct Judge<'a> {
+/// A request that is being evaluated.
+pub(crate) struct Evaluate<'a> {
     request: MatchRequest<'a>,
     /// The matchConstraints of the latest policy that was compared with the request, and how the request matches; policies
     /// with equal ones often follow each other.
@@ -68,7 +68,7 @@ impl From<String> for BindingError {
 /// Values of audit annotations by key, from all bindings and params of a policy.
 type CollectedAnnotations<'a> = Vec<(&'a str, Vec<String>)>;
 
-impl<'a> Judge<'a> {
+impl<'a> Evaluate<'a> {
     /// For a request that at most `policies` match.
     pub(crate) fn new(
         request: MatchRequest<'a>,
@@ -90,7 +90,7 @@ impl<'a> Judge<'a> {
         self.verdict
     }
 
-    /// Judges by one policy. `values` are those of the policy before.
+    /// Evaluates by one policy. `values` are those of the policy before.
     pub(crate) fn policy(
         &mut self,
         policy: &'a CompiledPolicy,

@@ -21,24 +21,24 @@ use fairgate_admission::{AdmissionMode, AdmissionRecorder};
 /// How long a request waits until the policies are known, as in kube-apiserver, and for its resource to be.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
-/// What an [`Admitter`] needs.
+/// What an [`RequestEvaluator`] needs.
 #[derive(Debug)]
-pub struct AdmitterSettings {
+pub struct RequestEvaluatorSettings {
     /// What becomes of verdicts.
     pub mode: AdmissionMode,
     /// The policies in force.
     pub policies: Arc<PublishedPolicies>,
     /// What is known of the cluster.
     pub cluster: Arc<dyn ClusterState>,
-    /// Who gets the records of judged requests.
+    /// Who gets the records of evaluated requests.
     pub recorder: Arc<dyn AdmissionRecorder>,
     /// Answers `authorizer.….check(…)`, and whether the user of a refused request was allowed to make it.
     pub access: AccessReviews,
     /// Makes the gateway's own requests.
     pub client: ApiClient,
-    /// How many bytes of bodies, stored objects, and of decoded ones that wait, a data core may hold for judging.
+    /// How many bytes of bodies, stored objects, and of decoded ones that wait, a data core may hold for evaluating.
     pub body_budget: usize,
-    /// Whether writes that were judged by the stored object become conditional on it.
+    /// Whether writes that were evaluated by the stored object become conditional on it.
     pub guard: bool,
     /// The threads for large bodies and costly policies.
     pub workers: Arc<WorkerPool>,
@@ -46,8 +46,8 @@ pub struct AdmitterSettings {
     pub clock: Clock,
 }
 
-/// Judges forwarded requests by policies, for all data cores.
-pub struct Admitter {
+/// Evaluates forwarded requests by policies, for all data cores.
+pub struct RequestEvaluator {
     pub(crate) mode: AdmissionMode,
     pub(crate) policies: Arc<PublishedPolicies>,
     pub(crate) cluster: Arc<dyn ClusterState>,
@@ -70,9 +70,9 @@ pub struct Admitter {
     pub(crate) waiting: Arc<WaitingPlaces>,
 }
 
-impl Admitter {
-    /// An admitter for one upstream.
-    pub fn new(settings: AdmitterSettings) -> Arc<Self> {
+impl RequestEvaluator {
+    /// An evaluator for one upstream.
+    pub fn new(settings: RequestEvaluatorSettings) -> Arc<Self> {
         let workers = settings.workers;
         Arc::new(Self {
             mode: settings.mode,
@@ -102,8 +102,8 @@ impl Admitter {
         budget
     }
 
-    /// The bytes that all data cores hold for judging, and the most that one of them ever held. The latter never exceeds
-    /// [`AdmitterSettings::body_budget`].
+    /// The bytes that all data cores hold for evaluating, and the most that one of them ever held. The latter never exceeds
+    /// [`RequestEvaluatorSettings::body_budget`].
     pub fn held_bytes(&self) -> BytesHeld {
         let held = lock(&self.budgets)
             .iter()
@@ -116,9 +116,9 @@ impl Admitter {
     }
 }
 
-impl fmt::Debug for Admitter {
+impl fmt::Debug for RequestEvaluator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admitter")
+        f.debug_struct("RequestEvaluator")
             .field("mode", &self.mode)
             .finish_non_exhaustive()
     }

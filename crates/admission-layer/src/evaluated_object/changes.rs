@@ -1,7 +1,7 @@
 //! What the generation of an object counts.
 //!
 //! The server compares objects with their defaults. A PUT that leaves defaults out looks like a change here: policies that skip
-//! what is unchanged then judge once too often, and not once too rarely.
+//! what is unchanged then evaluate once too often, and not once too rarely.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! A judged request: what each policy says about it, expression by expression.
+//! An evaluated request: what each policy says about it, expression by expression.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl PolicyOutcome {
 /// An evaluated expression.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct JudgedExpression {
+pub(super) struct EvaluatedExpression {
     /// Such as `spec.validations[0].expression`.
     pub(super) field: String,
     pub(super) expression: String,
@@ -81,7 +81,7 @@ pub(super) struct JudgedExpression {
 /// A policy with a binding and a param.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct JudgedPolicy {
+pub(super) struct EvaluatedPolicy {
     pub(super) policy: String,
     /// Empty if the policy itself excludes the request or is configured wrongly.
     pub(super) binding: String,
@@ -97,13 +97,13 @@ pub(super) struct JudgedPolicy {
     pub(super) messages: Vec<String>,
     /// Of all parts, in CEL cost units.
     pub(super) cost: u64,
-    pub(super) expressions: Vec<JudgedExpression>,
+    pub(super) expressions: Vec<EvaluatedExpression>,
 }
 
 /// A denial.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct JudgedDenial {
+pub(super) struct EvaluatedDenial {
     pub(super) policy: String,
     pub(super) binding: String,
     pub(super) reason: String,
@@ -115,7 +115,7 @@ pub(super) struct JudgedDenial {
 /// A request and what policies say about it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct JudgedRequest {
+pub(super) struct EvaluatedRequest {
     pub(super) operation: &'static str,
     /// Such as `deployments.apps/scale`.
     pub(super) resource: String,
@@ -123,11 +123,11 @@ pub(super) struct JudgedRequest {
     pub(super) name: String,
     pub(super) user: String,
     pub(super) verdict: TestVerdict,
-    pub(super) denials: Vec<JudgedDenial>,
+    pub(super) denials: Vec<EvaluatedDenial>,
     /// The message, reason and code that the client gets if the request is denied.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) status: Option<JudgedStatus>,
-    pub(super) policies: Vec<JudgedPolicy>,
+    pub(super) status: Option<EvaluatedStatus>,
+    pub(super) policies: Vec<EvaluatedPolicy>,
     pub(super) warnings: Vec<String>,
     pub(super) audit_annotations: BTreeMap<String, String>,
     /// What was assumed, and what is missing.
@@ -137,13 +137,13 @@ pub(super) struct JudgedRequest {
 /// The `Status` that the client gets.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct JudgedStatus {
+pub(super) struct EvaluatedStatus {
     pub(super) code: u64,
     pub(super) reason: String,
     pub(super) message: String,
 }
 
-impl JudgedStatus {
+impl EvaluatedStatus {
     fn of(status: &Value) -> Self {
         let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
         Self {
@@ -154,64 +154,64 @@ impl JudgedStatus {
     }
 }
 
-/// Judges a request.
+/// Evaluates a request.
 ///
 /// # Errors
 ///
 /// A number in one of the documents that is none in JSON.
-pub(super) fn judge(
+pub(super) fn evaluate(
     request: &TestRequest,
     bundle: &PolicyBundle,
     compiled: &CompiledBundle,
     known: &KnownResources,
-) -> Result<JudgedRequest, String> {
+) -> Result<EvaluatedRequest, String> {
     let documents = TestDocuments::of(request, known);
     let inputs = TestInputs::new(request, &documents, known)?;
     let options = (!request.options.is_null()).then_some(&request.options);
     let options = options.map(node).transpose()?;
     let attributes = request.attributes(options.as_ref());
-    let mut judged = JudgedRequest::of(request);
+    let mut evaluated = EvaluatedRequest::of(request);
     if attributes.is_exempt() {
-        let note = "policies that are created through the API never judge this resource";
-        judged.notes.push(note.to_owned());
-        return Ok(judged);
+        let note = "policies that are created through the API never evaluate this resource";
+        evaluated.notes.push(note.to_owned());
+        return Ok(evaluated);
     }
     let view = PolicyTables { bundle, compiled };
     match compiled
         .set
-        .judge(&attributes, &inputs, EvaluationBudgets::default())
+        .evaluate(&attributes, &inputs, EvaluationBudgets::default())
     {
         Ok(verdict) => {
-            judged.read(&verdict);
+            evaluated.read(&verdict);
             if let Some(first) = verdict.denials.first() {
                 let status = first.status(&attributes, inputs.requested());
-                judged.status = Some(JudgedStatus::of(&status));
+                evaluated.status = Some(EvaluatedStatus::of(&status));
             }
-            judged.policies = view.matched(&verdict);
+            evaluated.policies = view.matched(&verdict);
         }
         Err(abort) => {
-            judged.verdict = TestVerdict::Denied;
-            judged.status = Some(JudgedStatus::of(&abort.status()));
+            evaluated.verdict = TestVerdict::Denied;
+            evaluated.status = Some(EvaluatedStatus::of(&abort.status()));
         }
     }
     let mismatches = compiled.set.mismatches(&attributes, &inputs);
     let mismatches = mismatches.into_iter().map(|one| view.mismatch(&one));
-    judged.policies.extend(mismatches);
-    judged.note(request, &inputs);
+    evaluated.policies.extend(mismatches);
+    evaluated.note(request, &inputs);
     let (evaluations, errors) = inputs.trace.into_parts();
-    view.add_expressions(&mut judged.policies, evaluations);
+    view.add_expressions(&mut evaluated.policies, evaluations);
     for (policy, binding, error) in errors {
-        judged
+        evaluated
             .policies
             .push(view.configuration_error(&policy, binding, error));
     }
-    judged
+    evaluated
         .policies
         .sort_by(|a, b| (&a.policy, &a.binding).cmp(&(&b.policy, &b.binding)));
-    Ok(judged)
+    Ok(evaluated)
 }
 
-impl JudgedRequest {
+impl EvaluatedRequest {
     /// The request, with nothing found yet.
     fn of(request: &TestRequest) -> Self {
         Self {
@@ -233,7 +233,7 @@ impl JudgedRequest {
     fn read(&mut self, verdict: &AdmissionVerdict<'_>) {
         for denial in &verdict.denials {
             self.verdict = TestVerdict::Denied;
-            self.denials.push(JudgedDenial {
+            self.denials.push(EvaluatedDenial {
                 policy: denial.policy.to_owned(),
                 binding: denial.binding.unwrap_or_default().to_owned(),
                 reason: denial.reason.to_owned(),
@@ -275,7 +275,7 @@ struct PolicyTables<'b> {
 
 impl PolicyTables<'_> {
     /// A policy or binding that is not for the request.
-    fn mismatch(&self, mismatch: &PolicyMismatch<'_>) -> JudgedPolicy {
+    fn mismatch(&self, mismatch: &PolicyMismatch<'_>) -> EvaluatedPolicy {
         let list = if mismatch.binding.is_some() {
             "matchResources"
         } else {
@@ -288,11 +288,11 @@ impl PolicyTables<'_> {
         policy
     }
 
-    fn empty(&self, policy: &str, binding: &str, outcome: PolicyOutcome) -> JudgedPolicy {
+    fn empty(&self, policy: &str, binding: &str, outcome: PolicyOutcome) -> EvaluatedPolicy {
         let actions = self.compiled.bindings.get(binding);
         let actions = actions.map(|binding| &binding["spec"]["validationActions"]);
         let actions = actions.and_then(Value::as_array).into_iter().flatten();
-        JudgedPolicy {
+        EvaluatedPolicy {
             policy: policy.to_owned(),
             binding: binding.to_owned(),
             is_binding_assumed: self.compiled.assumed.iter().any(|name| name == policy),
@@ -309,30 +309,30 @@ impl PolicyTables<'_> {
     }
 
     /// The evaluations of a verdict, in its order, without expressions.
-    fn matched(&self, verdict: &AdmissionVerdict<'_>) -> Vec<JudgedPolicy> {
+    fn matched(&self, verdict: &AdmissionVerdict<'_>) -> Vec<EvaluatedPolicy> {
         let evaluations = verdict.evaluations.iter();
-        let judged = evaluations.map(|evaluation| {
+        let evaluated = evaluations.map(|evaluation| {
             let binding = evaluation.binding;
-            let mut judged = self.empty(evaluation.policy, binding, PolicyOutcome::Passed);
-            judged.outcome = outcome(evaluation, &judged.actions);
+            let mut evaluated = self.empty(evaluation.policy, binding, PolicyOutcome::Passed);
+            evaluated.outcome = outcome(evaluation, &evaluated.actions);
             let decisions = evaluation.decisions.iter();
             let messages = decisions.map(|decision| decision.message.clone());
-            judged.messages = messages.filter(|message| !message.is_empty()).collect();
-            judged.messages.extend(annotation_errors(evaluation));
-            judged.cost = evaluation.costs.known_total();
-            judged
+            evaluated.messages = messages.filter(|message| !message.is_empty()).collect();
+            evaluated.messages.extend(annotation_errors(evaluation));
+            evaluated.cost = evaluation.costs.known_total();
+            evaluated
         });
-        judged.collect()
+        evaluated.collect()
     }
 
     /// Adds the expressions of each evaluation, in the same order.
-    fn add_expressions(&self, judged: &mut [JudgedPolicy], traced: Vec<TracedEvaluation>) {
-        for (judged, traced) in judged.iter_mut().zip(traced) {
-            judged.param = traced.param;
-            let policy = self.bundle.policy(&judged.policy);
+    fn add_expressions(&self, evaluated: &mut [EvaluatedPolicy], traced: Vec<TracedEvaluation>) {
+        for (evaluated, traced) in evaluated.iter_mut().zip(traced) {
+            evaluated.param = traced.param;
+            let policy = self.bundle.policy(&evaluated.policy);
             let spec = policy.map_or(&Value::Null, |policy| &policy.value["spec"]);
             let expressions = traced.expressions.into_iter();
-            judged.expressions = expressions.map(|one| expression(spec, one)).collect();
+            evaluated.expressions = expressions.map(|one| expression(spec, one)).collect();
         }
     }
 
@@ -341,7 +341,7 @@ impl PolicyTables<'_> {
         policy: &str,
         binding: Option<String>,
         error: String,
-    ) -> JudgedPolicy {
+    ) -> EvaluatedPolicy {
         let of = self.bundle.policy(policy);
         let ignores = of.is_some_and(|of| of.text(&["spec", "failurePolicy"]) == "Ignore");
         let outcome = if ignores {
@@ -349,9 +349,9 @@ impl PolicyTables<'_> {
         } else {
             PolicyOutcome::Denied
         };
-        let mut judged = self.empty(policy, &binding.unwrap_or_default(), outcome);
-        judged.messages.push(error);
-        judged
+        let mut evaluated = self.empty(policy, &binding.unwrap_or_default(), outcome);
+        evaluated.messages.push(error);
+        evaluated
     }
 }
 
@@ -382,7 +382,7 @@ fn annotation_errors(evaluation: &PolicyEvaluation<'_>) -> impl Iterator<Item = 
     errors.filter_map(|one| one.error().map(str::to_owned))
 }
 
-fn expression(spec: &Value, traced: TracedExpression) -> JudgedExpression {
+fn expression(spec: &Value, traced: TracedExpression) -> EvaluatedExpression {
     let index = traced.index;
     let (list, member) = traced.role.members();
     let items = spec[list].as_array();
@@ -403,7 +403,7 @@ fn expression(spec: &Value, traced: TracedExpression) -> JudgedExpression {
         Ok(value) => (Some(value), None),
         Err(error) => (None, Some(error)),
     };
-    JudgedExpression {
+    EvaluatedExpression {
         field: traced.role.field(index),
         expression: source.to_owned(),
         value,

@@ -1,9 +1,9 @@
-//! Judges a request in as many passes as it needs: between two of them what is missing is read, and the authorizer is
+//! Evaluates a request in as many passes as it needs: between two of them what is missing is read, and the authorizer is
 //! asked.
 //!
 //! A pass begins on the data core. If it takes longer than [`ON_CORE`], or the objects are large, it runs on one of a few
 //! worker threads, so that other requests of the core do not wait. Large bodies are read there, too, immediately before they
-//! are judged: so only as many are held decoded as there are threads. Objects that stay decoded while something is read are
+//! are evaluated: so only as many are held decoded as there are threads. Objects that stay decoded while something is read are
 //! counted in the budget of their core.
 
 use std::{
@@ -22,14 +22,14 @@ use tokio::runtime::Handle;
 
 use crate::{
     abort_on_drop::AbortOnDrop,
-    admitter::Admitter,
     body_budget::ReadFailure,
     conversion::{self, ConvertedObjects, FoundConversion, KindParts},
     decoded::decoded_bytes,
+    evaluation_inputs::MissingInputs,
+    evaluation_job::{EvaluatedWrite, EvaluationJob, EvaluationPass},
     facts::WriteFacts,
-    judge_inputs::MissingInputs,
-    judge_job::{JudgeJob, JudgePass, JudgedWrite},
     lack::Lack,
+    request_evaluator::RequestEvaluator,
     workers::LARGE,
 };
 
@@ -38,7 +38,7 @@ const ON_CORE: Duration = Duration::from_micros(200);
 /// How long a pass may take on a worker thread; expressions are then interrupted. Long enough for any policy within its
 /// cost limits although the threads have a low priority, and get little of a busy core.
 const ON_WORKER: Duration = Duration::from_secs(10);
-/// How many passes a request is judged in at most. Every pass but the last finds something missing.
+/// How many passes a request is evaluated in at most. Every pass but the last finds something missing.
 const MAX_PASSES: usize = 64;
 
 /// Sets the flag of a job when nobody waits for it any more.
@@ -50,17 +50,17 @@ impl Drop for AbandonOnDrop {
     }
 }
 
-/// A judged request, and how long judging took without waiting.
-pub(crate) struct JudgedIn {
-    pub(crate) judged: JudgedWrite,
-    pub(crate) judging: Duration,
+/// An evaluated request, and how long evaluating took without waiting.
+pub(crate) struct TimedEvaluation {
+    pub(crate) evaluated: EvaluatedWrite,
+    pub(crate) evaluating: Duration,
     /// With what the body says, if that was read here.
     pub(crate) facts: Arc<WriteFacts>,
 }
 
-/// Why a request could not be judged.
+/// Why a request could not be evaluated.
 #[derive(Debug)]
-pub(crate) enum JudgeFailure {
+pub(crate) enum EvaluationFailure {
     /// Its body is wrong.
     BadBody(StatusError),
     /// There is no room for its objects while it waits.
@@ -71,7 +71,7 @@ pub(crate) enum JudgeFailure {
     Unread(String),
 }
 
-impl From<LookupLack> for JudgeFailure {
+impl From<LookupLack> for EvaluationFailure {
     fn from(lack: LookupLack) -> Self {
         match lack {
             LookupLack::Time => Self::Lacking(Lack::Time),
@@ -82,7 +82,7 @@ impl From<LookupLack> for JudgeFailure {
     }
 }
 
-impl From<ReadFailure> for JudgeFailure {
+impl From<ReadFailure> for EvaluationFailure {
     fn from(failure: ReadFailure) -> Self {
         match failure {
             ReadFailure::NoRoom => Self::NoRoom,
@@ -93,58 +93,58 @@ impl From<ReadFailure> for JudgeFailure {
 }
 
 /// Why something was not done on a worker thread.
-fn no_worker(_: String) -> JudgeFailure {
-    JudgeFailure::Lacking(Lack::Worker)
+fn no_worker(_: String) -> EvaluationFailure {
+    EvaluationFailure::Lacking(Lack::Worker)
 }
 
 /// A job after a pass: what it found, and which checks of the authorizer it misses.
 struct EndedPass {
-    job: JudgeJob,
-    pass: JudgePass,
+    job: EvaluationJob,
+    pass: EvaluationPass,
     checks: Vec<AuthorizationCheck>,
 }
 
 impl EndedPass {
     /// # Errors
     ///
-    /// [`JudgeFailure::NoRoom`] if there is to be another pass, and no room for the object until then.
-    fn new(job: JudgeJob, pass: JudgePass) -> Result<Self, JudgeFailure> {
+    /// [`EvaluationFailure::NoRoom`] if there is to be another pass, and no room for the object until then.
+    fn new(job: EvaluationJob, pass: EvaluationPass) -> Result<Self, EvaluationFailure> {
         let checks = job.answers.take_missing();
         let mut ended = Self { job, pass, checks };
         if ended.is_last() || ended.job.count_object() {
             Ok(ended)
         } else {
-            Err(JudgeFailure::NoRoom)
+            Err(EvaluationFailure::NoRoom)
         }
     }
 
     /// Whether nothing is missing.
     fn is_last(&self) -> bool {
-        self.checks.is_empty() && !matches!(self.pass, JudgePass::Missing(_))
+        self.checks.is_empty() && !matches!(self.pass, EvaluationPass::Missing(_))
     }
 }
 
-impl Admitter {
-    /// Judges a request; `is_large` if it is not to be judged on the data core. What is missing is read on `control`.
+impl RequestEvaluator {
+    /// Evaluates a request; `is_large` if it is not to be evaluated on the data core. What is missing is read on `control`.
     ///
     /// # Errors
     ///
-    /// Why it could not be judged.
-    pub(crate) async fn judge(
+    /// Why it could not be evaluated.
+    pub(crate) async fn evaluate(
         &self,
-        mut job: JudgeJob,
+        mut job: EvaluationJob,
         is_large: bool,
         control: &Handle,
-    ) -> Result<JudgedIn, JudgeFailure> {
+    ) -> Result<TimedEvaluation, EvaluationFailure> {
         let _abandon = AbandonOnDrop(Arc::clone(&job.is_abandoned));
-        let mut judging = Duration::ZERO;
+        let mut evaluating = Duration::ZERO;
         let mut on_worker = is_large;
         for _ in 0..MAX_PASSES {
             let started = self.clock.now();
             let mut pass = None;
             if !on_worker {
                 let quick = job.pass(started.plus(ON_CORE));
-                on_worker = matches!(quick, JudgePass::Interrupted);
+                on_worker = matches!(quick, EvaluationPass::Interrupted);
                 pass = Some(quick).filter(|_| !on_worker);
             }
             let ended = match pass {
@@ -153,22 +153,22 @@ impl Admitter {
             };
             let EndedPass { pass, checks, .. } = ended;
             job = ended.job;
-            judging += self.clock.now().since(started);
+            evaluating += self.clock.now().since(started);
             let mut missing = MissingInputs::default();
-            let judged = match pass {
-                JudgePass::Done(judged) => Some(judged),
+            let evaluated = match pass {
+                EvaluationPass::Done(evaluated) => Some(evaluated),
                 // Errors of expressions that were interrupted are not theirs.
-                JudgePass::Interrupted => return Err(JudgeFailure::Lacking(Lack::Time)),
-                JudgePass::Missing(inputs) => {
+                EvaluationPass::Interrupted => return Err(EvaluationFailure::Lacking(Lack::Time)),
+                EvaluationPass::Missing(inputs) => {
                     missing = inputs;
                     None
                 }
             };
-            if let Some(judged) = judged.filter(|_| checks.is_empty()) {
+            if let Some(evaluated) = evaluated.filter(|_| checks.is_empty()) {
                 let facts = Arc::clone(&job.facts);
-                return Ok(JudgedIn {
-                    judged,
-                    judging,
+                return Ok(TimedEvaluation {
+                    evaluated,
+                    evaluating,
                     facts,
                 });
             }
@@ -177,14 +177,14 @@ impl Admitter {
             let answered = job.answers.answer(&self.authorizer, &user, checks);
             answered.await?;
         }
-        Err(JudgeFailure::Lacking(Lack::Time))
+        Err(EvaluationFailure::Lacking(Lack::Time))
     }
 
-    async fn pass_on_worker(&self, mut job: JudgeJob) -> Result<EndedPass, JudgeFailure> {
+    async fn pass_on_worker(&self, mut job: EvaluationJob) -> Result<EndedPass, EvaluationFailure> {
         let user = Arc::clone(&job.facts.user);
         let bytes = job.decoded_bytes();
         let working = self.workers.run(&user.name, bytes, move || {
-            job.read_body().map_err(JudgeFailure::BadBody)?;
+            job.read_body().map_err(EvaluationFailure::BadBody)?;
             let until = job.clock.now().plus(ON_WORKER);
             let pass = job.pass(until);
             let mut ended = EndedPass::new(job, pass)?;
@@ -204,10 +204,10 @@ impl Admitter {
     /// What is lacking to read it. What cannot be read for other reasons is known as such in the next pass.
     async fn read_missing(
         &self,
-        job: &mut JudgeJob,
+        job: &mut EvaluationJob,
         missing: MissingInputs,
         control: &Handle,
-    ) -> Result<(), JudgeFailure> {
+    ) -> Result<(), EvaluationFailure> {
         let user = Arc::clone(&job.facts.user);
         let (lookups, share) = (&mut job.read.lookups, &mut job.share);
         let mut take_room = |bytes| share.take_decoded(bytes);
@@ -224,17 +224,17 @@ impl Admitter {
     /// The objects of a request in another version. Large ones are converted on a worker thread.
     async fn converted(
         &self,
-        job: &mut JudgeJob,
+        job: &mut EvaluationJob,
         kind: KindParts,
         control: &Handle,
-    ) -> Result<ConvertedObjects, JudgeFailure> {
+    ) -> Result<ConvertedObjects, EvaluationFailure> {
         let (upstream, facts, to) = (self.upstream.clone(), Arc::clone(&job.facts), kind.clone());
         let (share, old) = (job.share.another(), job.old_object.clone());
         let finding =
             async move { conversion::find(&upstream, &facts, old.as_deref(), &to, share).await };
         let mut task = AbortOnDrop(tasks::spawn_with_result(control, finding));
         let found = (&mut task.0).await;
-        let found = found.map_err(|error| JudgeFailure::Unread(error.to_string()))?;
+        let found = found.map_err(|error| EvaluationFailure::Unread(error.to_string()))?;
         let FoundConversion { conversion, stored } = match found? {
             Ok(found) => found,
             Err(why) => {
@@ -245,7 +245,7 @@ impl Admitter {
         let objects = [job.object.clone(), job.old_object.clone()];
         let bytes: usize = objects.iter().flatten().map(|one| decoded_bytes(one)).sum();
         if !job.share.take_decoded(bytes) {
-            return Err(JudgeFailure::NoRoom);
+            return Err(EvaluationFailure::NoRoom);
         }
         let to = kind.clone();
         let convert = move || {
