@@ -118,6 +118,7 @@ struct AuditReport {
     unreadable_lines: u64,
     /// Requests by what became of them.
     denied: u64,
+    #[serde(rename = "notJudged")]
     not_evaluated: u64,
     first_seen: String,
     last_seen: String,

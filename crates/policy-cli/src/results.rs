@@ -33,6 +33,7 @@ impl TestResult {
 pub(super) struct TestReport {
     pub(super) ok: bool,
     /// Whether a policy is about any of the requests.
+    #[serde(rename = "isAnyJudged")]
     pub(super) is_any_evaluated: bool,
     /// Whether the requests are cases, which say what they expect.
     #[serde(skip)]

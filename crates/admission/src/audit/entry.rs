@@ -77,6 +77,7 @@ pub struct AuditEntry {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub set_by_server: BTreeMap<String, Vec<String>>,
     /// How long evaluating took, in seconds, without waiting for the body and for the upstream.
+    #[serde(rename = "judgingSeconds")]
     pub evaluating_seconds: f64,
 }
 
