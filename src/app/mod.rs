@@ -188,8 +188,7 @@ where
     let (runtime, control) = runtimes.control();
     let upstream = UpstreamAccess::new(&config)?;
     let clients = upstream.clients;
-    let (evaluating, hosting, memory) =
-        hosting::open(&config, &clients, &clock, &metrics, runtime)?;
+    let (forwarded, hosting, memory) = hosting::open(&config, &clients, &clock, &metrics, runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
     let (policies, policy) = runtime.block_on(loaded)?;
@@ -198,7 +197,7 @@ where
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics, state) = (hosting.as_ref(), telemetry.metrics(), &policies.state);
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
-    let admission = AdmissionPolicies::new(&config, hosted, evaluating, &clients, &clock, state)?;
+    let admission = AdmissionPolicies::new(&config, hosted, forwarded, &clients, &clock, state)?;
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         responses: memory,

@@ -62,7 +62,7 @@ fn what_evaluates_nothing_is_told_and_is_no_success() {
     );
     let (code, report) = as_json(&given, &files.0);
     assert_eq!(
-        (code, &report["ok"], &report["isAnyEvaluated"]),
+        (code, &report["ok"], &report["isAnyJudged"]),
         (1, &json!(false), &json!(false))
     );
     // Of several, some may be about others.
