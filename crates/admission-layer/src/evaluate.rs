@@ -9,9 +9,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use fairgate_admission::{AdmissionMode, AdmissionOperation, Fidelity};
+use fairgate_admission::{AdmissionMode, AdmissionOperation, EvaluationPasses, Fidelity};
 use fairgate_apihttp::{
-    authorizer_checks::KnownAnswers,
     content_type::{PatchType, patch_type},
     deletion_checks,
     negotiate::{Media, Output},
@@ -35,7 +34,6 @@ use crate::{
     dry_run::{DryRunEnd, DryRunReply, DryRuns},
     evaluated_object::Fresh,
     evaluating::EvaluationFailure,
-    evaluation_inputs::ReadInputs,
     evaluation_job::{EvaluatedWrite, EvaluationJob},
     guard::{EvaluatedItem, EvaluatedVersion},
     lack::Lack,
@@ -568,8 +566,8 @@ impl Evaluation {
             body: None,
             object: object.map(Arc::new),
             old_object: old_object.map(Arc::new),
-            read: ReadInputs::default(),
-            answers: KnownAnswers::new(),
+            passes: EvaluationPasses::default(),
+            converted: Vec::new(),
             clock: self.evaluator.clock.clone(),
             share: self.share.another(),
             is_counted: false,

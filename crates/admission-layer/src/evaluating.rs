@@ -14,10 +14,9 @@ use std::{
     time::Duration,
 };
 
-use fairgate_admission::LookupLack;
+use fairgate_admission::{LookupLack, MissingSupplies};
 use fairgate_apihttp::status_error::StatusError;
 use fairgate_base::tasks;
-use fairgate_cel::library::authorizer::AuthorizationCheck;
 use tokio::runtime::Handle;
 
 use crate::{
@@ -38,8 +37,6 @@ const ON_CORE: Duration = Duration::from_micros(200);
 /// How long a pass may take on a worker thread; expressions are then interrupted. Long enough for any policy within its
 /// cost limits although the threads have a low priority, and get little of a busy core.
 const ON_WORKER: Duration = Duration::from_secs(10);
-/// How many passes a request is evaluated in at most. Every pass but the last finds something missing.
-const MAX_PASSES: usize = 64;
 
 /// Sets the flag of a job when nobody waits for it any more.
 struct AbandonOnDrop(Arc<AtomicBool>);
@@ -97,30 +94,47 @@ fn no_worker(_: String) -> EvaluationFailure {
     EvaluationFailure::Lacking(Lack::Worker)
 }
 
-/// A job after a pass: what it found, and which checks of the authorizer it misses.
+/// A job after a pass: what it found, and what it misses.
 struct EndedPass {
     job: EvaluationJob,
-    pass: EvaluationPass,
-    checks: Vec<AuthorizationCheck>,
+    end: PassEnd,
+}
+
+enum PassEnd {
+    Done(EvaluatedWrite),
+    /// Errors of expressions that were interrupted are not theirs.
+    Interrupted,
+    Missing {
+        supplies: Option<MissingSupplies>,
+        /// The kinds to which the objects of the request are to be converted.
+        converted: Vec<KindParts>,
+    },
 }
 
 impl EndedPass {
     /// # Errors
     ///
-    /// [`EvaluationFailure::NoRoom`] if there is to be another pass, and no room for the object until then.
-    fn new(job: EvaluationJob, pass: EvaluationPass) -> Result<Self, EvaluationFailure> {
-        let checks = job.answers.take_missing();
-        let mut ended = Self { job, pass, checks };
-        if ended.is_last() || ended.job.count_object() {
-            Ok(ended)
-        } else {
-            Err(EvaluationFailure::NoRoom)
-        }
-    }
-
-    /// Whether nothing is missing.
-    fn is_last(&self) -> bool {
-        self.checks.is_empty() && !matches!(self.pass, EvaluationPass::Missing(_))
+    /// [`EvaluationFailure::NoRoom`] if there is to be another pass, and no room for the object until then; what is lacking for one.
+    fn new(mut job: EvaluationJob, pass: EvaluationPass) -> Result<Self, EvaluationFailure> {
+        let (done, missing) = match pass {
+            EvaluationPass::Done(evaluated) => (Some(evaluated), MissingInputs::default()),
+            EvaluationPass::Missing(missing) => (None, missing),
+            EvaluationPass::Interrupted => {
+                let end = PassEnd::Interrupted;
+                return Ok(Self { job, end });
+            }
+        };
+        let MissingInputs { lookups, converted } = missing;
+        let supplies = job.passes.end_pass(lookups, !converted.is_empty())?;
+        let end = match (done, supplies) {
+            (Some(evaluated), None) => PassEnd::Done(evaluated),
+            (_, supplies) if job.count_object() => PassEnd::Missing {
+                supplies,
+                converted,
+            },
+            _ => return Err(EvaluationFailure::NoRoom),
+        };
+        Ok(Self { job, end })
     }
 }
 
@@ -139,7 +153,7 @@ impl RequestEvaluator {
         let _abandon = AbandonOnDrop(Arc::clone(&job.is_abandoned));
         let mut evaluating = Duration::ZERO;
         let mut on_worker = is_large;
-        for _ in 0..MAX_PASSES {
+        loop {
             let started = self.clock.now();
             let mut pass = None;
             if !on_worker {
@@ -151,33 +165,24 @@ impl RequestEvaluator {
                 Some(pass) => EndedPass::new(job, pass)?,
                 None => self.pass_on_worker(job).await?,
             };
-            let EndedPass { pass, checks, .. } = ended;
             job = ended.job;
             evaluating += self.clock.now().since(started);
-            let mut missing = MissingInputs::default();
-            let evaluated = match pass {
-                EvaluationPass::Done(evaluated) => Some(evaluated),
-                // Errors of expressions that were interrupted are not theirs.
-                EvaluationPass::Interrupted => return Err(EvaluationFailure::Lacking(Lack::Time)),
-                EvaluationPass::Missing(inputs) => {
-                    missing = inputs;
-                    None
+            match ended.end {
+                PassEnd::Done(evaluated) => {
+                    let facts = Arc::clone(&job.facts);
+                    return Ok(TimedEvaluation {
+                        evaluated,
+                        evaluating,
+                        facts,
+                    });
                 }
-            };
-            if let Some(evaluated) = evaluated.filter(|_| checks.is_empty()) {
-                let facts = Arc::clone(&job.facts);
-                return Ok(TimedEvaluation {
-                    evaluated,
-                    evaluating,
-                    facts,
-                });
+                PassEnd::Interrupted => return Err(EvaluationFailure::Lacking(Lack::Time)),
+                PassEnd::Missing {
+                    supplies,
+                    converted,
+                } => self.supply(&mut job, supplies, converted, control).await?,
             }
-            self.read_missing(&mut job, missing, control).await?;
-            let user = Arc::clone(&job.facts.user);
-            let answered = job.answers.answer(&self.authorizer, &user, checks);
-            answered.await?;
         }
-        Err(EvaluationFailure::Lacking(Lack::Time))
     }
 
     async fn pass_on_worker(&self, mut job: EvaluationJob) -> Result<EndedPass, EvaluationFailure> {
@@ -188,7 +193,7 @@ impl RequestEvaluator {
             let until = job.clock.now().plus(ON_WORKER);
             let pass = job.pass(until);
             let mut ended = EndedPass::new(job, pass)?;
-            if ended.is_last() {
+            if !matches!(ended.end, PassEnd::Missing { .. }) {
                 // Freeing large objects takes long, too.
                 ended.job.forget_objects();
             }
@@ -197,26 +202,29 @@ impl RequestEvaluator {
         working.await.map_err(no_worker)?
     }
 
-    /// Reads what a pass misses.
+    /// Supplies what a pass misses.
     ///
     /// # Errors
     ///
     /// What is lacking to read it. What cannot be read for other reasons is known as such in the next pass.
-    async fn read_missing(
+    async fn supply(
         &self,
         job: &mut EvaluationJob,
-        missing: MissingInputs,
+        supplies: Option<MissingSupplies>,
+        converted: Vec<KindParts>,
         control: &Handle,
     ) -> Result<(), EvaluationFailure> {
-        let user = Arc::clone(&job.facts.user);
-        let (lookups, share) = (&mut job.read.lookups, &mut job.share);
-        let mut take_room = |bytes| share.take_decoded(bytes);
-        let cluster = &*self.cluster;
-        let read = lookups.read(cluster, &user.name, missing.lookups, &mut take_room);
-        read.await?;
-        for kind in missing.converted {
+        if let Some(supplies) = supplies {
+            let (user, share) = (Arc::clone(&job.facts.user), &mut job.share);
+            let mut take_room = |bytes| share.take_decoded(bytes);
+            let (cluster, authorizer) = (&*self.cluster, &self.authorizer);
+            let passes = &mut job.passes;
+            let supplied = passes.supply(supplies, &user, cluster, authorizer, &mut take_room);
+            supplied.await?;
+        }
+        for kind in converted {
             let converted = self.converted(job, kind, control).await?;
-            job.read.converted.push(converted);
+            job.converted.push(converted);
         }
         Ok(())
     }

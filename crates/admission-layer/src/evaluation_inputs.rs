@@ -9,22 +9,13 @@ use std::{
 
 use fairgate_admission::{
     AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, ConversionFailure,
-    EquivalentResource, GroupVersionKind, GroupVersionResource, KnownLookups, MissingLookup,
+    EquivalentResource, GroupVersionKind, GroupVersionResource, KnownAnswers, MissingLookup,
 };
-use fairgate_apihttp::authorizer_checks::KnownAnswers;
 use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 use fairgate_core::time::Time;
 
 use crate::conversion::{ConvertedObjects, KindParts};
-
-/// What was read for one request.
-#[derive(Debug, Default)]
-pub(crate) struct ReadInputs {
-    pub(crate) lookups: KnownLookups,
-    /// The objects of the request in other versions.
-    pub(crate) converted: Vec<ConvertedObjects>,
-}
 
 /// What a pass needs that is not known.
 #[derive(Debug, Default)]
@@ -43,10 +34,11 @@ impl MissingInputs {
 /// The inputs of one pass.
 pub(crate) struct EvaluationInputs<'a> {
     pub(crate) lookups: ClusterLookups<'a>,
-    pub(crate) read: &'a ReadInputs,
+    /// The objects of the request in other versions.
+    pub(crate) conversions: &'a [ConvertedObjects],
     pub(crate) kind: GroupVersionKind<'a>,
     pub(crate) objects: [Option<CelJson<'a>>; 2],
-    /// Those of [`ReadInputs::converted`], in its order.
+    /// Those of [`conversions`](Self::conversions), in its order.
     pub(crate) converted: Vec<[Option<CelJson<'a>>; 2]>,
     pub(crate) equivalents: &'a [EquivalentResource<'a>],
     pub(crate) answers: Arc<KnownAnswers>,
@@ -77,7 +69,7 @@ impl AdmissionInputs for EvaluationInputs<'_> {
         }
         let wanted = [kind.group, kind.version, kind.kind];
         let is_wanted = |one: &ConvertedObjects| one.kind.each_ref().map(|part| &**part) == wanted;
-        let Some(index) = self.read.converted.iter().position(is_wanted) else {
+        let Some(index) = self.conversions.iter().position(is_wanted) else {
             let (wanted, mut noted) = (wanted.map(str::to_owned), self.unconverted.borrow_mut());
             if !noted.contains(&wanted) {
                 noted.push(wanted);
@@ -86,7 +78,7 @@ impl AdmissionInputs for EvaluationInputs<'_> {
                 "not converted yet".to_owned(),
             ));
         };
-        match &self.read.converted[index].objects {
+        match &self.conversions[index].objects {
             Ok(_) => Ok(as_admission_objects(&self.converted[index])),
             Err(why) => {
                 let [group, version, kind] = wanted;

@@ -12,9 +12,9 @@ use std::{
 
 use fairgate_admission::{
     AdmissionAbort, AdmissionAttributes, AdmissionObjects, AdmissionVerdict, ClusterLookups,
-    EvaluationBudgets, PolicyFields, PolicyUsage, RecordedCheck,
+    EvaluationBudgets, EvaluationPasses, PolicyFields, PolicyUsage, RecordedCheck,
 };
-use fairgate_apihttp::{authorizer_checks::KnownAnswers, status_error::StatusError};
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, JsonObject};
 use fairgate_core::time::Time;
@@ -25,8 +25,9 @@ use crate::{
     body_budget::BodyShare,
     body_object::BodyObject,
     cluster_state::ClusterState,
+    conversion::ConvertedObjects,
     decoded::decoded_bytes,
-    evaluation_inputs::{EvaluationInputs, MissingInputs, ReadInputs},
+    evaluation_inputs::{EvaluationInputs, MissingInputs},
     facts::{WriteFacts, equivalents},
     findings::FoundNamespace,
     published::ForwardedPolicies,
@@ -42,8 +43,9 @@ pub(crate) struct EvaluationJob {
     pub(crate) body: Option<BodyObject>,
     pub(crate) object: Option<Arc<Value>>,
     pub(crate) old_object: Option<Arc<Value>>,
-    pub(crate) read: ReadInputs,
-    pub(crate) answers: Arc<KnownAnswers>,
+    pub(crate) passes: EvaluationPasses,
+    /// The object and the stored one in other versions that policies ask for.
+    pub(crate) converted: Vec<ConvertedObjects>,
     pub(crate) clock: Clock,
     /// Counts what is read for it.
     pub(crate) share: BodyShare,
@@ -132,7 +134,8 @@ impl EvaluationJob {
     /// Frees the objects once there is a verdict.
     pub(crate) fn forget_objects(&mut self) {
         (self.object, self.old_object) = (None, None);
-        self.read = ReadInputs::default();
+        self.passes = EvaluationPasses::default();
+        self.converted.clear();
     }
 
     /// Evaluates once, until `until`, after which expressions are interrupted.
@@ -141,18 +144,18 @@ impl EvaluationJob {
         let options = facts.options.as_ref().map(read);
         let must_stop = || self.is_abandoned.load(Ordering::Relaxed) || self.clock.now() >= until;
         let equivalents = equivalents(facts.served.as_deref());
-        let converted = self.read.converted.iter().map(|one| match &one.objects {
+        let converted = self.converted.iter().map(|one| match &one.objects {
             Ok(objects) => objects.each_ref().map(|one| one.as_deref().map(read)),
             Err(_) => [None, None],
         });
         let inputs = EvaluationInputs {
-            lookups: ClusterLookups::new(&*self.cluster, &self.read.lookups),
-            read: &self.read,
+            lookups: ClusterLookups::new(&*self.cluster, self.passes.lookups()),
+            conversions: &self.converted,
             kind: facts.group_version_kind(),
             objects: [&self.object, &self.old_object].map(|one| one.as_deref().map(read)),
             converted: converted.collect(),
             equivalents: &equivalents,
-            answers: Arc::clone(&self.answers),
+            answers: Arc::clone(self.passes.answers()),
             must_stop: &must_stop,
             clock: &self.clock,
             unconverted: RefCell::default(),
@@ -174,7 +177,7 @@ impl EvaluationJob {
             Ok(verdict) => EvaluatedWrite::of(verdict, &attributes, objects),
             Err(abort) => EvaluatedWrite::aborted(&abort),
         };
-        let namespace = self.read.lookups.namespace(&facts.namespace);
+        let namespace = self.passes.lookups().namespace(&facts.namespace);
         evaluated.namespace = namespace.map(FoundNamespace::of);
         if inputs.was_stopped.get() {
             EvaluationPass::Interrupted

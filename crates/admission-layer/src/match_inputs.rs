@@ -4,10 +4,9 @@ use std::{cell::OnceCell, sync::Arc};
 
 use fairgate_admission::{
     AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterObjects, ConversionFailure,
-    EquivalentResource, GroupVersionKind, GroupVersionResource, InputFailure, ParamScope,
-    PolicyParamKind, SharedObject,
+    EquivalentResource, GroupVersionKind, GroupVersionResource, InputFailure, KnownAnswers,
+    ParamScope, PolicyParamKind, SharedObject,
 };
-use fairgate_apihttp::authorizer_checks::KnownAnswers;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 
 /// The namespace of a request and its equivalent resources.
@@ -46,7 +45,7 @@ impl AdmissionInputs for MatchInputs<'_> {
 
     /// Never asked for: no expression is evaluated.
     fn authorizer(&self) -> Arc<dyn CelAuthorizer> {
-        KnownAnswers::new()
+        Arc::<KnownAnswers>::default()
     }
 }
 

@@ -51,6 +51,7 @@ mod matching;
 mod mode;
 mod observer;
 mod params;
+mod passes;
 mod pattern_limits;
 mod policy;
 mod reads;
@@ -85,6 +86,7 @@ pub use inputs::{
 pub use lookups::{ClusterLookups, KnownLookups, MissingLookup};
 pub use mode::{AdmissionMode, Fidelity};
 pub use observer::{EvaluationObserver, ExpressionRole, ExpressionStep};
+pub use passes::{AnswerFuture, AuthorizesChecks, EvaluationPasses, KnownAnswers, MissingSupplies};
 pub use record::{
     AdmissionDecision, AdmissionRecord, AdmissionRecorder, PolicyFields, RecordedCheck,
     RecordedRequest, WriteGuard,

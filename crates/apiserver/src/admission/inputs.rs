@@ -7,9 +7,8 @@ use bytes::Bytes;
 use super::writes::{HostedWrite, kind_in, text_in};
 use fairgate_admission::{
     AdmissionInputs, AdmissionObjects, ClusterInputs, ClusterLookups, ConversionFailure,
-    EquivalentResource, GroupVersionKind, GroupVersionResource,
+    EquivalentResource, GroupVersionKind, GroupVersionResource, KnownAnswers,
 };
-use fairgate_apihttp::authorizer_checks::KnownAnswers;
 use fairgate_base::clock::Clock;
 use fairgate_cel::{CelJson, library::authorizer::CelAuthorizer};
 use fairgate_core::time::Time;

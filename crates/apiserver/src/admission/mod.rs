@@ -25,11 +25,10 @@ pub(crate) use evaluation::HostedEvaluation;
 use evaluation::RecordedEvaluation;
 use fairgate_admission::{
     AdmissionAttributes, AdmissionMode, AdmissionRecord, AdmissionRecorder, ClusterLookups,
-    ClusterObjects, EvaluationBudgets, KnownLookups, LookupLack, PolicySet, PolicySetSource,
+    ClusterObjects, EvaluationBudgets, EvaluationPasses, KnownLookups, LookupLack, PolicySet,
+    PolicySetSource,
 };
-use fairgate_apihttp::{
-    authorize::Authorizer, authorizer_checks::KnownAnswers, status_error::StatusError,
-};
+use fairgate_apihttp::{authorize::Authorizer, status_error::StatusError};
 use fairgate_base::{account::ByteBudget, clock::Clock};
 use fairgate_core::sync::Mutex;
 use fairgate_objects::kind::{Kind, Storage};
@@ -222,7 +221,7 @@ impl PolicyEnforcer {
     ) -> bool {
         let (documents, known) = (WriteDocuments::default(), KnownLookups::default());
         let lookups = ClusterLookups::new(objects, &known);
-        let answers = KnownAnswers::new();
+        let answers = Arc::default();
         let inputs = HostedInputs::new(write, &documents, lookups, answers, &self.clock);
         inputs.is_ok_and(|inputs| policies.may_match(&write.attributes(), &inputs))
     }
@@ -236,39 +235,37 @@ impl PolicyEnforcer {
         write: &HostedWrite<'_>,
     ) -> Result<RecordedEvaluation, StatusError> {
         let started = self.clock.now();
-        let (documents, answers) = (WriteDocuments::of(write), KnownAnswers::new());
-        let mut known = KnownLookups::default();
+        let documents = WriteDocuments::of(write);
+        let mut passes = EvaluationPasses::default();
         loop {
             let begun = self.clock.now();
-            let missing = {
-                let lookups = ClusterLookups::new(objects, &known);
-                let inputs = HostedInputs::new(
-                    write,
-                    &documents,
-                    lookups,
-                    Arc::clone(&answers),
-                    &self.clock,
-                )
-                .map_err(|error| unreadable(&error))?;
-                let mut evaluated = self.evaluate_once(policies, write, &inputs)?;
-                let missing = (inputs.lookups.take_missing(), answers.take_missing());
-                if missing.0.is_empty() && missing.1.is_empty() {
-                    let now = self.clock.now();
-                    evaluated.record = evaluated.record.map(|record| AdmissionRecord {
-                        evaluating: now.since(begun),
-                        total: now.since(started),
-                        ..record
-                    });
-                    return Ok(evaluated);
-                }
-                missing
+            let (mut evaluated, lookups) = {
+                let lookups = ClusterLookups::new(objects, passes.lookups());
+                let answers = Arc::clone(passes.answers());
+                let inputs = HostedInputs::new(write, &documents, lookups, answers, &self.clock);
+                let inputs = inputs.map_err(|error| unreadable(&error))?;
+                let evaluated = self.evaluate_once(policies, write, &inputs)?;
+                (evaluated, inputs.lookups.take_missing())
             };
-            let (lookups, checks) = missing;
+            let missing = passes.end_pass(lookups, false);
+            let Some(missing) = missing.map_err(|lack| lacking(&lack))? else {
+                let now = self.clock.now();
+                evaluated.record = evaluated.record.map(|record| AdmissionRecord {
+                    evaluating: now.since(begun),
+                    total: now.since(started),
+                    ..record
+                });
+                return Ok(evaluated);
+            };
             let mut take_room = |bytes| objects.take_room(bytes);
-            let read = known.read(objects, &write.user.name, lookups, &mut take_room);
-            read.await.map_err(|lack| lacking(&lack))?;
-            let answered = answers.answer(&self.authorizer, write.user, checks).await;
-            answered.map_err(|lack| lacking(&lack))?;
+            let supplied = passes.supply(
+                missing,
+                write.user,
+                objects,
+                &self.authorizer,
+                &mut take_room,
+            );
+            supplied.await.map_err(|lack| lacking(&lack))?;
         }
     }
 
