@@ -12,11 +12,12 @@ use super::{
     settings::{self, UpstreamClients},
     upstream_resources::UpstreamResources,
 };
-use fairgate_admission::PolicySetSource;
-use fairgate_admission::{AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity};
+use fairgate_admission::{
+    AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity, PolicySetSource,
+};
 use fairgate_admission_cluster::{
-    ClusterSettings, FollowedCluster, KeepPolicies, KindSchemas, PolicyDocument, PolicyDocuments,
-    PolicyFeed, PolicyPublisher, PublishingStatus, UpstreamPolicies,
+    ClusterSettings, FollowedCluster, KeepPolicies, KindSchemas, PolicyPublisher, PublishingStatus,
+    UpstreamPolicies, prepare,
 };
 use fairgate_admission_layer::{
     ClusterState, PublishedPolicies, RequestEvaluator, RequestEvaluatorSettings, WorkerPool,
@@ -28,7 +29,8 @@ use fairgate_config::{AdmissionReads, AdmissionSource, Config};
 use fairgate_objects::kind::Kind;
 use fairgate_observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue};
 use fairgate_policy_sources::{
-    AdmissionFiles, AdmissionStore, KeptDocument, PolicyArea, log_finding,
+    AdmissionFiles, AdmissionStore, PolicyArea, PolicyDocument, PolicyDocuments, PolicySource,
+    log_finding,
 };
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
@@ -142,7 +144,9 @@ enum ConfiguredPolicies {
     Upstream(UpstreamPolicies),
 }
 
-impl PolicyFeed for ConfiguredPolicies {
+impl PolicySource for ConfiguredPolicies {
+    type Set = PolicyDocuments;
+
     async fn next(&mut self) -> PolicyDocuments {
         match self {
             Self::Files(files, last_good) => match last_good.take() {
@@ -280,11 +284,7 @@ impl AdmissionPolicies {
         let keeper = state.keeper(PolicyArea::Admission, control)?;
         let clock = self.clock.clone();
         Some(Box::new(move |documents| {
-            let kept = documents.into_iter().map(|document| KeptDocument {
-                origin: document.origin,
-                object: document.object,
-            });
-            keeper.keep(&name, Arc::new(kept.collect()), &clock);
+            keeper.keep(&name, Arc::new(documents), &clock);
         }))
     }
 }
@@ -300,7 +300,7 @@ fn usable_files(
     fidelity: Fidelity,
     state: &StateDirectory,
 ) -> Result<Option<PolicyDocuments>, ServeError> {
-    let Err(findings) = files.load().prepare(fidelity) else {
+    let Err(findings) = prepare(files.load(), fidelity) else {
         return Ok(None);
     };
     let Some(set) = state.last_good(PolicyArea::Admission, name) else {
@@ -317,7 +317,7 @@ fn usable_files(
         are_files: true,
         are_last_good: true,
     };
-    if let Err(errors) = documents.clone().prepare(fidelity) {
+    if let Err(errors) = prepare(documents.clone(), fidelity) {
         errors.iter().for_each(log_finding);
         tracing::warn!(%digest, "the last good admission policies cannot be used: they have errors");
         return Err(ServeError::Policies(findings));

@@ -17,7 +17,7 @@ use fairgate_base::{clock::Clock, tasks};
 use fairgate_config::Config;
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_observe::HealthChecks;
-use fairgate_policy_sources::{KeptDocument, LastGoodFile, LastGoodSet, PolicyArea};
+use fairgate_policy_sources::{LastGoodFile, LastGoodSet, PolicyArea, PolicyDocument};
 
 /// The pause before a set is written again that could not be written.
 const RETRY: Duration = Duration::from_secs(30);
@@ -45,7 +45,7 @@ pub(super) struct PolicyKeeper {
 struct SetToKeep {
     /// Where it comes from.
     source: String,
-    documents: Arc<Vec<KeptDocument>>,
+    documents: Arc<Vec<PolicyDocument>>,
     /// When it came into force, in seconds since 1970.
     since: u64,
 }
@@ -115,7 +115,7 @@ impl StateDirectory {
 
 impl PolicyKeeper {
     /// Keeps a set of `source` that is in force now. Does not block.
-    pub(super) fn keep(&self, source: &str, documents: Arc<Vec<KeptDocument>>, clock: &Clock) {
+    pub(super) fn keep(&self, source: &str, documents: Arc<Vec<PolicyDocument>>, clock: &Clock) {
         self.newest.send_replace(Some(SetToKeep {
             source: source.to_owned(),
             documents,

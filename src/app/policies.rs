@@ -82,6 +82,8 @@ impl ConfiguredSource {
 }
 
 impl PolicySource for ConfiguredSource {
+    type Set = DocumentSet;
+
     async fn next(&mut self) -> DocumentSet {
         match self {
             Self::Files(files) => files.next().await,

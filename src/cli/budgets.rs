@@ -11,7 +11,10 @@ use fairgate_disruption::{
     pod::Pod,
 };
 use fairgate_objects::schema::{canonical, policy_v1};
-use fairgate_policy_sources::files::{self, RawDocuments};
+use fairgate_policy_sources::{
+    PolicyDocument,
+    files::{self, RawDocuments},
+};
 
 const KIND: &str = "PodDisruptionBudget";
 /// How deep lists may be nested in lists.
@@ -43,8 +46,8 @@ pub(super) fn review(from: &Path, input: &mut dyn Read) -> Vec<Finding> {
         findings,
         ..BudgetObjects::default()
     };
-    for (origin, value) in documents {
-        found.read(&origin, value, None, MAX_LIST_DEPTH);
+    for PolicyDocument { origin, object } in documents {
+        found.read(&origin, object, None, MAX_LIST_DEPTH);
     }
     found.review(&from.display().to_string())
 }

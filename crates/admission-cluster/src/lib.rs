@@ -4,8 +4,8 @@
 //! policies name by watch, reads single objects that are not known yet, and learns from discovery which resources there
 //! are. It follows only what the policies in force need.
 //!
-//! [`PolicyPublisher`] compiles what a [`PolicyFeed`] yields to [`PublishedPolicies`](fairgate_admission_layer::PublishedPolicies). [`UpstreamPolicies`] is the feed of the upstream's own objects; those of files and of the hosted API are
-//! the host's.
+//! [`PolicyPublisher`] compiles what a [`PolicySource`](fairgate_policy_sources::PolicySource) yields to [`PublishedPolicies`](fairgate_admission_layer::PublishedPolicies). [`UpstreamPolicies`] is the source of the upstream's own objects; those
+//! of files and of the hosted API are in `fairgate-policy-sources`.
 //!
 //! [`KindSchemas`] knows the fields of the kinds that policies are about, for checking the types of expressions.
 //!
@@ -30,7 +30,7 @@ mod tests;
 mod upstream_policies;
 
 pub use kind_schemas::{KindSchemas, NamedKinds};
-pub use policy_documents::{PolicyDocument, PolicyDocuments, PreparedPolicies};
-pub use publisher::{KeepPolicies, PolicyFeed, PolicyPublisher, PublishingStatus};
+pub use policy_documents::{PreparedPolicies, prepare};
+pub use publisher::{KeepPolicies, PolicyPublisher, PublishingStatus};
 pub use state::{ClusterNeeds, ClusterSettings, FollowedCluster};
 pub use upstream_policies::UpstreamPolicies;

@@ -1,4 +1,4 @@
-//! Policies and bindings as a source yields them, and what is compiled from them.
+//! Compiles the policies and bindings that a source yields.
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +19,7 @@ use fairgate_objects::{
     kind::Kind,
     metadata,
 };
+use fairgate_policy_sources::{PolicyDocument, PolicyDocuments};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -32,29 +33,6 @@ const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 /// What to do about an error.
 const REMEDY: &str = "correct it or leave it out";
-
-/// A policy or binding.
-#[derive(Clone, Debug)]
-pub struct PolicyDocument {
-    /// Where it comes from, such as `file.yaml, document 2`.
-    pub origin: String,
-    /// The object.
-    pub object: Value,
-}
-
-/// All policies and bindings of a source at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct PolicyDocuments {
-    /// The objects, in a stable order.
-    pub documents: Vec<PolicyDocument>,
-    /// Documents that cannot be read. With an error the whole set is invalid.
-    pub findings: Vec<Finding>,
-    /// Whether the documents are files: they have not been validated, and their policies may evaluate admission policies,
-    /// too. Objects of an API are taken as they are.
-    pub are_files: bool,
-    /// Whether these are the last good ones of files that have errors now.
-    pub are_last_good: bool,
-}
 
 /// Compiled policies.
 #[derive(Debug)]
@@ -75,47 +53,48 @@ struct PreparedObject {
     object: Value,
 }
 
-impl PolicyDocuments {
-    /// Compiles the policies; `fidelity` is that of policies without annotation. Costs about 0.1 ms for each policy.
-    ///
-    /// # Errors
-    ///
-    /// All findings, if a file is invalid.
-    pub fn prepare(self, fidelity: Fidelity) -> Result<PreparedPolicies, Vec<Finding>> {
-        let (mut findings, are_files) = (self.findings, self.are_files);
-        let mut objects: BTreeMap<(&'static str, String), PreparedObject> = BTreeMap::new();
-        // With many policies each copy counts, so objects are moved from step to step.
-        for document in self.documents.into_iter().flat_map(items) {
-            let Some(object) = prepared_object(document, are_files, &mut findings) else {
-                continue;
-            };
-            let name = metadata::name(&object.object).to_owned();
-            let key = (object.kind.kind, name);
-            if let Some(other) = objects.get(&key) {
-                let message = format!("defined more than once; also in {}", other.origin);
-                findings.push(object.finding(Severity::Error, "metadata.name", &message));
-                continue;
-            }
-            objects.insert(key, object);
-        }
-        if findings.iter().any(Finding::is_error) {
-            return Err(findings);
-        }
-        let mut compiling = Compiling {
-            findings,
-            fidelity,
-            are_files,
+/// Compiles the policies; `fidelity` is that of policies without annotation. Costs about 0.1 ms for each policy.
+///
+/// # Errors
+///
+/// All findings, if a file is invalid.
+pub fn prepare(
+    documents: PolicyDocuments,
+    fidelity: Fidelity,
+) -> Result<PreparedPolicies, Vec<Finding>> {
+    let (mut findings, are_files) = (documents.findings, documents.are_files);
+    let mut objects: BTreeMap<(&'static str, String), PreparedObject> = BTreeMap::new();
+    // With many policies each copy counts, so objects are moved from step to step.
+    for document in documents.documents.into_iter().flat_map(items) {
+        let Some(object) = prepared_object(document, are_files, &mut findings) else {
+            continue;
         };
-        let (mut policies, mut bindings) = (Vec::new(), Vec::new());
-        for object in objects.into_values() {
-            if object.kind.kind == VALIDATING_ADMISSION_POLICY.kind {
-                policies.extend(compiling.typed::<ValidatingAdmissionPolicy>(object));
-            } else {
-                bindings.extend(compiling.typed::<ValidatingAdmissionPolicyBinding>(object));
-            }
+        let name = metadata::name(&object.object).to_owned();
+        let key = (object.kind.kind, name);
+        if let Some(other) = objects.get(&key) {
+            let message = format!("defined more than once; also in {}", other.origin);
+            findings.push(object.finding(Severity::Error, "metadata.name", &message));
+            continue;
         }
-        compiling.prepared(policies, bindings)
+        objects.insert(key, object);
     }
+    if findings.iter().any(Finding::is_error) {
+        return Err(findings);
+    }
+    let mut compiling = Compiling {
+        findings,
+        fidelity,
+        are_files,
+    };
+    let (mut policies, mut bindings) = (Vec::new(), Vec::new());
+    for object in objects.into_values() {
+        if object.kind.kind == VALIDATING_ADMISSION_POLICY.kind {
+            policies.extend(compiling.typed::<ValidatingAdmissionPolicy>(object));
+        } else {
+            bindings.extend(compiling.typed::<ValidatingAdmissionPolicyBinding>(object));
+        }
+    }
+    compiling.prepared(policies, bindings)
 }
 
 /// Whether a document is for kustomize, which keeps it beside the objects that it is about.

@@ -1,6 +1,6 @@
 //! Compiles what a source yields, and publishes it when what the policies need is known.
 
-use std::{collections::BTreeSet, fmt, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use fairgate_admission::Fidelity;
 use fairgate_admission_layer::{ForwardedPolicies, PublishedPolicies};
@@ -10,9 +10,10 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
+use fairgate_policy_sources::{PolicyDocument, PolicyDocuments, PolicySource};
 
 use crate::{
-    policy_documents::{PolicyDocument, PolicyDocuments, PreparedPolicies},
+    policy_documents::{PreparedPolicies, prepare},
     state::{ClusterNeeds, FollowedCluster},
 };
 
@@ -24,14 +25,6 @@ const RETIRED_CHECK: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_secs(2);
 /// How often it is checked whether the policies in force are certain to be those of their source.
 const CONFIRMATION: Duration = Duration::from_millis(100);
-
-/// A source of policies and bindings.
-pub trait PolicyFeed: Send {
-    /// The next set: the first call returns the current one, later calls wait for a change.
-    ///
-    /// Cancel-safe: a call that is dropped loses no change.
-    fn next(&mut self) -> impl Future<Output = PolicyDocuments> + Send;
-}
 
 /// Reads how long ago a source was up to date; zero while it is.
 type ReadAge = Box<dyn Fn() -> Duration + Send + Sync>;
@@ -194,7 +187,7 @@ impl fmt::Debug for PolicyPublisher {
 
 impl PolicyPublisher {
     /// Publishes each set of `feed`, until it is dropped. To be called inside the control runtime.
-    pub async fn run(self, feed: impl PolicyFeed) {
+    pub async fn run(self, feed: impl PolicySource<Set = PolicyDocuments>) {
         let confirming = async {
             match self.max_staleness {
                 None => std::future::pending().await,
@@ -236,7 +229,7 @@ impl PolicyPublisher {
         }
     }
 
-    async fn publish(&self, mut feed: impl PolicyFeed) {
+    async fn publish(&self, mut feed: impl PolicySource<Set = PolicyDocuments>) {
         let mut logged = LoggedFindings::default();
         let mut in_force = ClusterNeeds::default();
         let mut waiting: Option<ValidSet> = None;
@@ -305,7 +298,7 @@ impl PolicyPublisher {
         // Those of the last good set are kept already.
         let is_kept = self.keep.is_some() && is_current;
         let originals = is_kept.then(|| documents.documents.clone());
-        let prepared = background::run(move || documents.prepare(fidelity)).await;
+        let prepared = background::run(move || prepare(documents, fidelity)).await;
         match prepared {
             Ok(Ok(prepared)) => {
                 logged.log(&prepared.findings);

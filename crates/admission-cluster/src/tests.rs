@@ -37,6 +37,7 @@ mod kind_schemas;
 mod param_kinds;
 mod resources;
 mod staleness;
+mod stored_policies;
 mod watches;
 
 type WatchSender = UnboundedSender<std::io::Result<Bytes>>;

@@ -8,14 +8,13 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
+use fairgate_policy_sources::{PolicyDocument, PolicyDocuments, PolicySource};
 use fairgate_upstream::informer::{InformerSettings, WatchHealth};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
     follower::{CLOSELY, FollowedKind, Follower},
-    policy_documents::{PolicyDocument, PolicyDocuments},
-    publisher::PolicyFeed,
     resources::text,
     state::FollowedCluster,
 };
@@ -178,7 +177,9 @@ impl FollowedPolicies {
     }
 }
 
-impl PolicyFeed for UpstreamPolicies {
+impl PolicySource for UpstreamPolicies {
+    type Set = PolicyDocuments;
+
     async fn next(&mut self) -> PolicyDocuments {
         loop {
             while !(self.has_changed && self.is_listed()) {

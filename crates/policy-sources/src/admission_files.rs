@@ -7,11 +7,10 @@ use std::{mem, path::PathBuf, sync::Arc, time::Duration};
 use tokio::time;
 
 use crate::{
-    document_set::Revision,
+    document_set::{PolicyDocuments, PolicySource, Revision},
     file_stamps::ChangeWatch,
     files::{FileLengths, POLL_PERIOD, SETTLE_SHORTER, Snapshot},
 };
-use fairgate_admission_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
 use fairgate_base::{background, clock::Clock};
 use fairgate_core::{
     sync::{Mutex, lock},
@@ -90,7 +89,9 @@ impl AdmissionFiles {
     }
 }
 
-impl PolicyFeed for AdmissionFiles {
+impl PolicySource for AdmissionFiles {
+    type Set = PolicyDocuments;
+
     async fn next(&mut self) -> PolicyDocuments {
         loop {
             let read = self.read_changed().await;
@@ -125,11 +126,8 @@ impl PolicyFeed for AdmissionFiles {
 
 fn documents(snapshot: Snapshot) -> PolicyDocuments {
     let raw = snapshot.into_documents();
-    let documents = raw.documents.into_iter();
     PolicyDocuments {
-        documents: documents
-            .map(|(origin, object)| PolicyDocument { origin, object })
-            .collect(),
+        documents: raw.documents,
         findings: raw.findings,
         are_files: true,
         are_last_good: false,

@@ -2,15 +2,11 @@
 //!
 //! After each change of a policy or binding all of them are read again, at one revision.
 
-#[cfg(test)]
-mod tests;
-
 use std::{sync::Arc, time::Duration};
 
 use fairgate_base::{background, clock::Clock};
 
 use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
-use fairgate_admission_cluster::{PolicyDocument, PolicyDocuments, PolicyFeed};
 use fairgate_core::{
     finding::{Finding, Severity},
     sync::{Mutex, lock},
@@ -19,7 +15,11 @@ use fairgate_core::{
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::{ReadRevision, Store, StoreEntry, StoreError, StoreEvent, StoreHealth, Watch};
 
-use crate::store::SETTLE;
+use crate::{
+    document::PolicyDocument,
+    document_set::{PolicyDocuments, PolicySource},
+    store::SETTLE,
+};
 
 /// The pause after a failure of the store.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -108,7 +108,9 @@ impl AdmissionStore {
     }
 }
 
-impl PolicyFeed for AdmissionStore {
+impl PolicySource for AdmissionStore {
+    type Set = PolicyDocuments;
+
     async fn next(&mut self) -> PolicyDocuments {
         let mut logged = String::new();
         if std::mem::take(&mut self.is_delivered) {

@@ -2,13 +2,27 @@
 
 use std::{future::Future, sync::Arc};
 
-use crate::last_good::{KeptDocument, LastGoodSet};
+use crate::{document::PolicyDocument, last_good::LastGoodSet};
 use fairgate_core::{
     apf::objects::{ObjectSet, ParsedDocument},
     finding::Finding,
 };
 
-/// A complete set of documents at one moment.
+/// All admission policies and bindings of a source at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct PolicyDocuments {
+    /// The objects, in a stable order.
+    pub documents: Vec<PolicyDocument>,
+    /// Documents that cannot be read. With an error the whole set is invalid.
+    pub findings: Vec<Finding>,
+    /// Whether the documents are files: they have not been validated, and their policies may evaluate admission policies,
+    /// too. Objects of an API are taken as they are.
+    pub are_files: bool,
+    /// Whether these are the last good ones of files that have errors now.
+    pub are_last_good: bool,
+}
+
+/// All `FlowSchema`s and levels of a source at one moment, parsed.
 ///
 /// Documents are parsed one by one, so that of a large set only the changed ones are parsed again.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +34,7 @@ pub struct DocumentSet {
     /// Documents that cannot be read. With an error the whole set is invalid.
     pub findings: Vec<Finding>,
     /// The documents as they were, if the source was asked for them.
-    pub originals: Option<Arc<Vec<KeptDocument>>>,
+    pub originals: Option<Arc<Vec<PolicyDocument>>>,
 }
 
 impl DocumentSet {
@@ -48,20 +62,26 @@ impl DocumentSet {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Revision(pub String);
 
-/// A source of policy objects.
+/// A source of policy objects, for flow control or for admission.
 ///
 /// Runs on the control runtime; it may use the blocking pool.
 pub trait PolicySource: Send {
+    /// All objects at one moment: a [`DocumentSet`], or [`PolicyDocuments`].
+    type Set: Send;
+
     /// The next set: the first call returns the current one, later calls wait for a change.
     ///
     /// Cancel-safe: a call that is dropped loses no change.
-    fn next(&mut self) -> impl Future<Output = DocumentSet> + Send;
+    fn next(&mut self) -> impl Future<Output = Self::Set> + Send;
 
-    /// Reports the outcome of the set at `revision`: `applied`, or rejected as a whole.
+    /// Reports the outcome of the set at `revision`: `applied`, or rejected as a whole. A source whose caller tells by other
+    /// means leaves it out.
     fn report(
         &mut self,
-        revision: &Revision,
-        applied: bool,
-        findings: &[Finding],
-    ) -> impl Future<Output = ()> + Send;
+        _revision: &Revision,
+        _applied: bool,
+        _findings: &[Finding],
+    ) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 }

@@ -23,9 +23,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, task, time};
 
 use crate::{
+    document::PolicyDocument,
     document_set::{DocumentSet, PolicySource, Revision},
     file_stamps::ChangeWatch,
-    last_good::KeptDocument,
     logging::log_finding,
 };
 use fairgate_base::clock::Clock;
@@ -175,6 +175,8 @@ impl FileSource {
 }
 
 impl PolicySource for FileSource {
+    type Set = DocumentSet;
+
     async fn next(&mut self) -> DocumentSet {
         loop {
             if let Some(snapshot) = self.read_changed().await
@@ -229,8 +231,8 @@ fn read_from(name: &str, input: impl io::Read) -> Snapshot {
 /// Documents of any kind, each with its origin.
 #[derive(Debug, Default)]
 pub struct RawDocuments {
-    /// Origin and value of each, in the order of the files.
-    pub documents: Vec<(String, Value)>,
+    /// In the order of the files.
+    pub documents: Vec<PolicyDocument>,
     /// Files that cannot be read.
     pub findings: Vec<Finding>,
 }
@@ -334,19 +336,16 @@ impl Snapshot {
             documents,
             findings,
         } = self.into_documents();
-        let original = |(origin, object): &(String, Value)| KeptDocument {
-            origin: origin.clone(),
-            object: object.clone(),
-        };
-        let originals = has_originals.then(|| documents.iter().map(original).collect());
-        let parsed = documents
-            .into_iter()
-            .map(|(origin, value)| Arc::new(ParsedDocument::parse(&origin, value)));
+        let originals = has_originals.then(|| Arc::new(documents.clone()));
+        let parsed = documents.into_iter().map(|document| {
+            let PolicyDocument { origin, object } = document;
+            Arc::new(ParsedDocument::parse(&origin, object))
+        });
         DocumentSet {
             revision,
             documents: parsed.collect(),
             findings,
-            originals: originals.map(Arc::new),
+            originals,
         }
     }
 
@@ -365,15 +364,15 @@ impl Snapshot {
     }
 }
 
-fn with_origins(name: &str, values: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
+fn with_origins(name: &str, values: Vec<Value>) -> impl Iterator<Item = PolicyDocument> {
     let several = values.len() > 1;
-    values.into_iter().enumerate().map(move |(index, value)| {
+    values.into_iter().enumerate().map(move |(index, object)| {
         let origin = if several {
             format!("{name}, document {}", index + 1)
         } else {
             name.to_owned()
         };
-        (origin, value)
+        PolicyDocument { origin, object }
     })
 }
 

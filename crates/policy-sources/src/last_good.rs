@@ -22,8 +22,9 @@ use std::{
 
 use rustix::{fs::OFlags, process::geteuid};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+
+use crate::document::PolicyDocument;
 
 /// The version of the format. A file of another version is not used.
 const API_VERSION: &str = "fairgate.dev/v1alpha1";
@@ -49,20 +50,11 @@ pub enum PolicyArea {
     Admission,
 }
 
-/// A document as it was, with its origin.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct KeptDocument {
-    /// Where it came from, such as `file.yaml, document 2`.
-    pub origin: String,
-    /// What it contains.
-    pub object: Value,
-}
-
 /// A set that was in force.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastGoodSet {
     /// The documents, in the order of their source.
-    pub documents: Vec<KeptDocument>,
+    pub documents: Vec<PolicyDocument>,
     /// `sha256:` and the digest of the documents.
     pub digest: String,
     /// When it last came into force, in seconds since 1970.
@@ -159,7 +151,7 @@ impl LastGoodFile {
                 "it is {found}, and this version reads {API_VERSION} {KIND}"
             )));
         }
-        let content: LastGoodContent<Vec<KeptDocument>> =
+        let content: LastGoodContent<Vec<PolicyDocument>> =
             serde_json::from_slice(&text).map_err(incomplete)?;
         if content.source != self.source {
             return Err(unusable(format!("it is of {}", content.source)));
@@ -181,7 +173,7 @@ impl LastGoodFile {
     /// # Errors
     ///
     /// [`LastGoodError`]; the earlier set is kept then.
-    pub fn write(&self, documents: &[KeptDocument], now: u64) -> Result<(), LastGoodError> {
+    pub fn write(&self, documents: &[PolicyDocument], now: u64) -> Result<(), LastGoodError> {
         let made = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -312,7 +304,7 @@ fn io_error(path: &Path, source: io::Error) -> LastGoodError {
 }
 
 /// The digest of documents.
-fn digest(documents: &[KeptDocument]) -> String {
+fn digest(documents: &[PolicyDocument]) -> String {
     // Values of JSON, whose members are in a fixed order, can always be written.
     let text = serde_json::to_vec(documents).unwrap_or_default();
     format!("sha256:{}", hexadecimal(&Sha256::digest(text)))

@@ -7,6 +7,7 @@
 
 mod admission_files;
 mod admission_store;
+mod document;
 mod document_set;
 mod file_stamps;
 pub mod files;
@@ -17,6 +18,6 @@ pub mod store;
 
 pub use admission_files::AdmissionFiles;
 pub use admission_store::AdmissionStore;
-pub use document_set::{DocumentSet, PolicySource, Revision};
-pub use last_good::{KeptDocument, LastGoodError, LastGoodFile, LastGoodSet, PolicyArea};
+pub use document_set::{DocumentSet, PolicyDocument, PolicyDocuments, PolicySource, Revision};
+pub use last_good::{LastGoodError, LastGoodFile, LastGoodSet, PolicyArea};
 pub use logging::log_finding;

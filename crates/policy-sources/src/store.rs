@@ -220,6 +220,8 @@ impl StoredDocument {
 }
 
 impl PolicySource for StoreSource {
+    type Set = DocumentSet;
+
     async fn next(&mut self) -> DocumentSet {
         while let Err(error) = self.change().await {
             tracing::debug!(%error, "the policy objects cannot be read from the store");

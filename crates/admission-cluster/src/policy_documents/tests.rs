@@ -36,7 +36,7 @@ fn prepared(objects: &[Value], are_files: bool) -> Result<PreparedPolicies, Vec<
         are_files,
         are_last_good: false,
     };
-    documents.prepare(Fidelity::Completed)
+    prepare(documents, Fidelity::Completed)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use fairgate_core::finding::{Finding, Severity};
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::*;
-use crate::{PolicyDocument, PolicyDocuments, PolicyFeed};
+use fairgate_policy_sources::{PolicyDocument, PolicyDocuments, PolicySource};
 
 const MAX: Duration = Duration::from_secs(10);
 /// More than that.
@@ -40,7 +40,7 @@ impl Published {
         clock: Clock,
         state: Arc<FollowedCluster>,
         status: Arc<PublishingStatus>,
-        feed: impl PolicyFeed + 'static,
+        feed: impl PolicySource<Set = PolicyDocuments> + 'static,
     ) -> Self {
         let published = Arc::<PublishedPolicies>::default();
         let publisher = PolicyPublisher {
@@ -249,7 +249,9 @@ async fn policies_that_cannot_be_read_at_the_start_are_never_passed_by() {
 /// A source whose sets the test makes.
 struct Sets(mpsc::UnboundedReceiver<PolicyDocuments>);
 
-impl PolicyFeed for Sets {
+impl PolicySource for Sets {
+    type Set = PolicyDocuments;
+
     async fn next(&mut self) -> PolicyDocuments {
         match self.0.recv().await {
             Some(set) => set,

@@ -1,9 +1,8 @@
 //! Watches of policies that break or stay silent, without a limit of their staleness.
 
 use super::*;
-use crate::{
-    PolicyFeed as _, follower::SHORT_PAUSES, publisher::PARAMS_LIMIT, upstream_policies::BURST,
-};
+use crate::{follower::SHORT_PAUSES, publisher::PARAMS_LIMIT, upstream_policies::BURST};
+use fairgate_policy_sources::PolicySource as _;
 
 /// Policies of a server that are followed.
 struct Followed {

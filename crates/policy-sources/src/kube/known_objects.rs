@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::last_good::KeptDocument;
+use crate::document::PolicyDocument;
 use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
@@ -55,10 +55,10 @@ impl KnownObject {
     }
 
     /// The object as it was received, if it can be used.
-    pub(super) fn original(&self) -> Option<KeptDocument> {
+    pub(super) fn original(&self) -> Option<PolicyDocument> {
         let (origin, text) = &self.original;
         self.usable()?;
-        Some(KeptDocument {
+        Some(PolicyDocument {
             origin: origin.clone(),
             object: serde_json::from_str(text).ok()?,
         })

@@ -241,6 +241,8 @@ fn set_of(objects: &[KnownObjects], has_originals: bool) -> DocumentSet {
 }
 
 impl PolicySource for KubeSource {
+    type Set = DocumentSet;
+
     async fn next(&mut self) -> DocumentSet {
         while !(self.changed && is_complete(&self.objects)) {
             self.advance().await;

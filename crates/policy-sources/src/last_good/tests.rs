@@ -9,8 +9,8 @@ use crate::files::tests::Scratch;
 
 const SOURCE: &str = "files /etc/fairgate/policies";
 
-fn documents(number: u32) -> Vec<KeptDocument> {
-    let one = KeptDocument {
+fn documents(number: u32) -> Vec<PolicyDocument> {
+    let one = PolicyDocument {
         origin: "a.yaml".to_owned(),
         object: json!({"b": [1.5, -7, null, "ü\u{1}"], "a": {"z": number, "c": 0.1}}),
     };

@@ -1,15 +1,20 @@
 //! Whatever the store does, it shows for how long the policies may not be those that it has.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use fairgate_admission::Fidelity;
-use fairgate_admission_cluster::{
-    ClusterSettings, FollowedCluster, PolicyPublisher, PublishingStatus,
-};
+use fairgate_admission::kinds::VALIDATING_ADMISSION_POLICY;
 use fairgate_admission_layer::{PublishedPolicies, WorkerPool};
+use fairgate_policy_sources::{AdmissionStore, PolicySource as _};
 use fairgate_store::{
-    Precondition, WriteOutcome,
+    Precondition, ReadRevision, Store, WriteOutcome,
     local::{LocalSettings, LocalStore},
 };
 use fairgate_testkit::store::TestStore;
@@ -20,7 +25,9 @@ use fairgate_upstream::{
 use serde_json::json;
 use tokio::{runtime::Handle, task::JoinHandle};
 
-use super::*;
+use crate::{ClusterSettings, FollowedCluster, PolicyPublisher, PublishingStatus};
+use fairgate_base::clock::Clock;
+use fairgate_core::time::Time;
 
 const MAX: Duration = Duration::from_secs(10);
 /// More than that.
