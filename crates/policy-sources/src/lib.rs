@@ -18,6 +18,7 @@ pub mod store;
 
 pub use admission_files::AdmissionFiles;
 pub use admission_store::AdmissionStore;
-pub use document_set::{DocumentSet, PolicyDocument, PolicyDocuments, PolicySource, Revision};
+pub use document::PolicyDocument;
+pub use document_set::{DocumentSet, PolicyDocuments, PolicySource, Revision};
 pub use last_good::{LastGoodError, LastGoodFile, LastGoodSet, PolicyArea};
 pub use logging::log_finding;
