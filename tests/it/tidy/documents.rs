@@ -1,50 +1,70 @@
 //! The documents name keys, files, metrics and commands that exist, and show what commands print.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use super::{nothing_is, read, root, sources, word};
+use super::{files, nothing_is, read, root, sources, word};
 
-/// The documents that are checked.
-const DOCUMENTS: &[&str] = &[
-    "README.md",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "docs/README.md",
-    "docs/evictions.md",
-    "docs/fair-shares.md",
-    "docs/in-front-of-kube-apiserver.md",
-    "docs/library.md",
-    "docs/modes.md",
-    "docs/observing.md",
-    "docs/policies.md",
-    "docs/quick-start.md",
-    "docs/runbooks/FairgateAdmissionPoliciesStale.md",
-    "docs/runbooks/FairgateCertificateExpires.md",
-    "docs/runbooks/FairgateDown.md",
-    "docs/runbooks/FairgateExemptShare.md",
-    "docs/runbooks/FairgateFlowDominates.md",
-    "docs/runbooks/FairgateLevelSaturated.md",
-    "docs/runbooks/FairgatePanics.md",
-    "docs/runbooks/FairgatePolicyRefused.md",
-    "docs/runbooks/FairgatePolicySourceStale.md",
-    "docs/runbooks/FairgateRetryAmplification.md",
-    "docs/runbooks/FairgateSlowReaders.md",
-    "docs/runbooks/FairgateUnfairLevel.md",
-    "docs/runbooks/FairgateUpstreamDown.md",
-    "docs/runbooks/FairgateVitalLevelRefuses.md",
-    "docs/runbooks/FairgateWaitNearLimit.md",
-    "docs/runbooks/FairgateWatchesNearLimit.md",
-    "docs/runbooks/README.md",
-    "docs/sidecar.md",
-    "docs/standalone.md",
-    "docs/testing-admission-policies.md",
-    "docs/troubleshooting.md",
-];
+/// The documents that are checked: every Markdown file of the repository, so that a new one need not be listed.
+fn documents() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(root().join(&directory)).unwrap() {
+            let name = entry.unwrap().file_name();
+            let path = directory.join(&name);
+            let name = name.to_str().unwrap();
+            // What is built or downloaded is not part of the repository.
+            let foreign = name.starts_with('.') || name == "target" || name == "node_modules";
+            if root().join(&path).is_dir() && !foreign {
+                open.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                found.push(path.to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn every_document_of_the_repository_is_found() {
+    let documents = documents();
+    for document in [
+        "README.md",
+        "docs/admission.md",
+        "docs/runbooks/FairgateDown.md",
+        "loadtest/README.md",
+        "tests/cluster/README.md",
+        "crates/core/src/apf/queueset/algorithm.md",
+    ] {
+        assert!(
+            documents.iter().any(|found| found == document),
+            "{document}"
+        );
+    }
+}
+
+#[test]
+fn the_list_of_pages_has_every_page() {
+    let list = links(&read("docs/README.md"));
+    let mut wrong = Vec::new();
+    for document in documents() {
+        let page = document.strip_prefix("docs/").unwrap_or_default();
+        let listed = page == "README.md" || list.iter().any(|link| link == page);
+        if !page.is_empty() && !page.starts_with("runbooks/") && !listed {
+            wrong.push(format!("docs/README.md: does not list {page}"));
+        }
+    }
+    nothing_is(&wrong);
+}
+
+/// The beginnings of the metrics that a document may name.
+const METRICS: &[&str] = &["apiserver_flowcontrol_", "fairgate_"];
 
 /// The beginnings of the paths that a document may name.
 const DIRECTORIES: &[&str] = &[
@@ -78,20 +98,30 @@ fn quoted(document: &str) -> BTreeSet<String> {
 fn the_documents_name_configuration_keys_that_exist() {
     let config: serde_yaml::Value = serde_yaml::from_str(&read("config/fairgate.yaml")).unwrap();
     let sections = config.as_mapping().unwrap();
+    let scenarios: String = files("loadtest/src/scenario", "rs")
+        .iter()
+        .map(read)
+        .collect();
     let mut wrong = Vec::new();
     let mut seen = 0;
-    for document in DOCUMENTS {
-        for text in quoted(document) {
+    for document in documents() {
+        for text in quoted(&document) {
             // The key may be followed by a value.
             let key = text.split(':').next().unwrap();
             let mut parts = key.split('.');
             let first = parts.next().unwrap();
-            if !key.contains('.') || !sections.contains_key(first) {
+            let is_file = ["rs", "go"].contains(&key.rsplit('.').next().unwrap());
+            let is_group = key.ends_with(".k8s.io");
+            if !key.contains('.') || is_file || is_group || !sections.contains_key(first) {
                 continue;
             }
             seen += 1;
             let found = parts.try_fold(&config[first], |value, part| value.get(part));
-            if found.is_none() {
+            // A scenario of a load test has keys of its own.
+            let last = key.rsplit('.').next().unwrap().trim_end_matches("[]");
+            let is_of_scenario =
+                document.starts_with("loadtest/") && scenarios.contains(&format!("\"{last}\""));
+            if found.is_none() && !is_of_scenario {
                 wrong.push(format!("{document}: no key {text}"));
             }
         }
@@ -102,26 +132,32 @@ fn the_documents_name_configuration_keys_that_exist() {
 
 #[test]
 fn the_documents_name_files_and_metrics_that_exist() {
-    let source: String = sources().iter().map(read).collect();
+    let sources: Vec<String> = sources().iter().map(read).collect();
+    let texts = sources.iter().flat_map(|source| source.split('"'));
+    let metrics: HashSet<&str> = texts
+        .filter(|text| METRICS.iter().any(|start| text.starts_with(start)))
+        .collect();
     let mut wrong = Vec::new();
-    for document in DOCUMENTS {
-        for text in quoted(document) {
+    for document in documents() {
+        let directory = root().join(&document);
+        let directory = directory.parent().unwrap();
+        for text in quoted(&document) {
             let is_path = DIRECTORIES.iter().any(|start| text.starts_with(start));
             // What follows are arguments.
             let file = text.split(' ').next().unwrap_or_default();
-            if is_path && !file.contains('*') && !root().join(file).exists() {
+            // A crate's README is read in its crate.
+            let exists = root().join(file).exists() || directory.join(file).exists();
+            if is_path && !file.contains('*') && !exists {
                 wrong.push(format!("{document}: no file {file}"));
             }
-            let is_metric =
-                text.starts_with("apiserver_flowcontrol_") || text.starts_with("fairgate_");
+            let is_metric = METRICS.iter().any(|start| text.starts_with(start));
             let name = word(&text);
-            if is_metric && !text.contains('*') && !source.contains(&format!("\"{name}\"")) {
+            let is_known = metrics.contains(&*name) || is_crate(&name);
+            if is_metric && !text.contains('*') && !is_known {
                 wrong.push(format!("{document}: no metric {name}"));
             }
         }
-        let directory = root().join(document);
-        let directory = directory.parent().unwrap();
-        for link in links(&read(document)) {
+        for link in links(&read(&document)) {
             if !directory.join(&link).exists() {
                 wrong.push(format!("{document}: no file {link}"));
             }
@@ -130,9 +166,18 @@ fn the_documents_name_files_and_metrics_that_exist() {
     nothing_is(&wrong);
 }
 
+/// Whether a name is that of a crate of the workspace, as Rust writes it.
+fn is_crate(name: &str) -> bool {
+    let name = name.strip_prefix("fairgate_").unwrap_or_default();
+    let directory = Path::new("crates").join(name.replace('_', "-"));
+    !name.is_empty() && root().join(directory).is_dir()
+}
+
 /// The targets of the links of a document that are in the repository.
 fn links(text: &str) -> Vec<String> {
-    let ends = text.split("](").skip(1);
+    // What is between backticks is no link, though it may look like one.
+    let plain: String = text.split('`').step_by(2).collect();
+    let ends = plain.split("](").skip(1);
     let targets = ends.filter_map(|rest| rest.split([')', '#']).next());
     let own = targets.filter(|target| !target.is_empty() && !target.contains("://"));
     own.map(str::to_owned).collect()
@@ -225,7 +270,7 @@ fn the_documents_show_what_their_commands_print() {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", directory.display());
     let mut ran = 0;
-    for (command, expected) in DOCUMENTS.iter().flat_map(|document| commands(document)) {
+    for (command, expected) in documents().iter().flat_map(|document| commands(document)) {
         let shows = ["fairgate check", "fairgate explain"]
             .iter()
             .any(|c| command.contains(c));
@@ -255,18 +300,91 @@ fn the_documents_name_commands_that_exist() {
     ] {
         assert!(readme.contains(command), "{command}");
     }
-    let help = Command::new(env!("CARGO_BIN_EXE_fairgate"))
-        .arg("--help")
-        .output()
-        .unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    for (command, _) in DOCUMENTS.iter().flat_map(|document| commands(document)) {
-        let Some(rest) = command.split("fairgate ").nth(1) else {
-            continue;
-        };
-        let name = rest.split(' ').next().unwrap();
-        if command.starts_with("fairgate ") {
-            assert!(help.contains(&format!("\n  {name} ")), "{command}\n{help}");
+    let mut wrong = Vec::new();
+    let mut helps = BTreeMap::new();
+    let mut seen = 0;
+    for document in documents() {
+        for command in invocations(&document) {
+            let mut words = command.split_whitespace().skip(1);
+            let name = words.next().unwrap_or_default();
+            if name.starts_with('-') || !name.starts_with(char::is_alphabetic) {
+                continue;
+            }
+            seen += 1;
+            if !help_of(&mut helps, "").contains(&format!("\n  {name} ")) {
+                wrong.push(format!("{document}: no command {name}: {command}"));
+                continue;
+            }
+            for option in words.filter(|word| word.starts_with("--")) {
+                let option = option.split(['=', ',', '`']).next().unwrap();
+                // `policy` has commands of its own.
+                if name != "policy" && !help_of(&mut helps, name).contains(option) {
+                    wrong.push(format!("{document}: no option {option}: {command}"));
+                }
+            }
         }
     }
+    nothing_is(&wrong);
+    assert!(seen > 20, "the documents name commands: {seen}");
+}
+
+/// What `fairgate` prints for `--help`, or one of its commands does.
+fn help_of<'a>(helps: &'a mut BTreeMap<String, String>, command: &str) -> &'a str {
+    helps.entry(command.to_owned()).or_insert_with(|| {
+        let output = Command::new(env!("CARGO_BIN_EXE_fairgate"))
+            .args(command.split_whitespace())
+            .arg("--help")
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    })
+}
+
+/// The commands of `fairgate` that a document names: between backticks, and as lines of blocks of commands.
+fn invocations(document: &str) -> Vec<String> {
+    let mut found: Vec<String> = quoted(document).into_iter().collect();
+    found.extend(commands(document).into_iter().map(|(command, _)| command));
+    let mut inside = false;
+    for line in read(document).lines() {
+        if line.starts_with("```") {
+            inside = line == "```sh";
+        } else if inside {
+            found.push(line.to_owned());
+        }
+    }
+    let own = found
+        .into_iter()
+        .filter(|command| command.starts_with("fairgate "));
+    // What follows belongs to another command, or is a comment.
+    own.map(|command| {
+        command
+            .split(['|', ';', '&', '>', '#'])
+            .next()
+            .unwrap()
+            .to_owned()
+    })
+    .collect()
+}
+
+#[test]
+fn the_documents_name_steps_of_the_checks_that_exist() {
+    let checks = read(".ci/run");
+    let mut wrong = Vec::new();
+    for document in documents() {
+        for text in quoted(&document) {
+            let Some(arguments) = text.strip_prefix(".ci/run ") else {
+                continue;
+            };
+            let names = arguments
+                .split(' ')
+                .filter(|word| word.starts_with(char::is_alphabetic));
+            for name in names {
+                let is_tier = ["always", "changed", "measure"].contains(&name);
+                if !is_tier && !checks.contains(&format!("\nstep_{name}() ")) {
+                    wrong.push(format!("{document}: no step {name}"));
+                }
+            }
+        }
+    }
+    nothing_is(&wrong);
 }
