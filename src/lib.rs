@@ -5,6 +5,8 @@
 //!
 //! Who executes, and when, is decided by the crate `fairgate_core`, which has no clock, no I/O and no
 //! tasks. This crate is the gateway around it. See ARCHITECTURE.md for the map.
+//!
+#![doc = include_str!("design.md")]
 
 pub mod app;
 pub mod cli;

@@ -38,6 +38,8 @@
 //! - Objects nest at most 512 levels deep.
 //!
 //! Not here: following policies, params and namespaces, and the audit log.
+//!
+#![doc = include_str!("design.md")]
 
 mod abort_on_drop;
 mod absent;

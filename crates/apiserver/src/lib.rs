@@ -14,6 +14,8 @@
 //! by the admission policies among the objects.
 //!
 //! Not here: authentication (`auth`), flow control (`fairness`), what the objects mean (`apf`).
+//!
+#![doc = include_str!("design.md")]
 
 mod admin;
 mod admission;

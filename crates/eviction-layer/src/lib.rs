@@ -21,6 +21,32 @@
 //! For configured users, an eviction that a budget refuses can wait for the budget ([`EvictionWaitLayer`], in
 //! front of flow control).
 //!
+//! # Why it is built like this
+//!
+//! [`EvictionLayer`] is between the seat and the hosted API. This is a crate of its own because it needs
+//! both what the request path has (calls, seats) and what the hosted API has (negotiation of formats, `Status` responses,
+//! authorization by the upstream), and neither may depend on the other. For any other request the layer only searches its
+//! path for `/eviction`.
+//!
+//! The data core authorizes the caller, then reads the body. The procedure runs on the control runtime, where each of its
+//! calls is made in the gateway's own name. Before its first change the procedure asks the request on its data core for
+//! permission (`crates/eviction-layer/src/client_link.rs`). A request grants it only while its client is there, and marks itself
+//! as sent upstream, so that flow control keeps its seat if the client disconnects. So no procedure changes anything for a
+//! client that has disconnected, and none that changes something runs without a seat, up to the time limit of the request.
+//! After 90 s a procedure changes nothing any more: the budget's entry for its pod is about to expire.
+//!
+//! An eviction that waits for its budget does so in a layer of its own, outside of flow control
+//! (`crates/eviction-layer/src/wait_layer.rs`). A budget's refusal reaches that layer as a complete reply whose seat has been
+//! returned. When it is the eviction's turn, the layer sends the request again: a new call, which acquires a seat, is
+//! authorized and runs the whole procedure. So calls go inwards and replies outwards only, as for a client that repeats its
+//! request, and nothing in the stack holds a seat while it waits for something else. The two layers tell each other what
+//! they need in the extensions of request and reply. The order of those who wait is pure (`crates/disruption/src/waiting`). A
+//! task of the control runtime reads the budgets while anybody waits (`crates/eviction-layer/src/budget_reader.rs`). What it reads
+//! decides only who tries next. After a read, an event on the budget says that evictions wait, if some have just begun to (`crates/eviction-layer/src/waits_report.rs`); a task of its own writes it, and loses events rather than delay anything.
+//!
+//! The evictions of one gateway take turns at a budget (`crates/eviction-layer/src/budget_queue.rs`), from the read to the write
+//! of its status. This only saves conflicts. What makes an eviction count is the conditional write.
+//!
 //! Not here: the disruption controller.
 
 mod attempt;

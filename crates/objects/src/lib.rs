@@ -12,6 +12,8 @@
 //!
 //! Not here: HTTP, verbs, watches and documents (`fairgate-apiserver`), and where objects are kept
 //! (`fairgate-store`).
+//!
+#![doc = include_str!("design.md")]
 
 pub mod codec;
 pub mod conditions;

@@ -3,6 +3,8 @@
 //! [`stack`] shows the layers from the outside in. [`serve`] receives requests from clients, [`auth`] authenticates
 //! them, [`fairness`] makes them wait for seats, [`forward`] sends them to the upstream. The layers use
 //! [`fairgate_call`], and never each other.
+//!
+#![doc = include_str!("request.md")]
 
 pub mod auth;
 pub mod fairness;

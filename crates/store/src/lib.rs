@@ -17,6 +17,8 @@
 //!
 //! Not here: HTTP, kinds, encodings, admission. A reader may cache what it decoded from an entry in the
 //! entry's [`Memo`].
+//!
+#![doc = include_str!("design.md")]
 
 mod entry;
 mod error;

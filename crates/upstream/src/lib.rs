@@ -11,6 +11,10 @@
 //!
 //! [`informer`] lists and watches objects there, for all that follow any.
 //!
+//! Requests that the gateway sends in its own name (reviews, policy objects, metrics) and connections of the request path share one
+//! [`UpstreamTls`](tls::UpstreamTls), whose certificates can be replaced: the gateway follows the files of certificates, keys and
+//! tokens, and new connections use what they contain.
+//!
 //! Not here: requests of clients, which `fairgate-proxy` forwards.
 
 pub mod access_review;

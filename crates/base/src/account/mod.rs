@@ -11,6 +11,8 @@
 //!   fewer of them. [`HeavyTurns`] are such turns for tasks.
 //!
 //! Who has more than a fair part waits, or is refused. The others do not notice.
+//!
+#![doc = include_str!("payers.md")]
 
 mod byte_budget;
 mod heavy_turns;

@@ -1,6 +1,8 @@
 //! API Priority and Fairness: who executes, and when.
 //!
 //! Pure: time, randomness and waiters are arguments; nothing here waits, logs or reads a clock.
+//!
+#![doc = include_str!("design.md")]
 
 pub mod borrowing;
 mod changes;

@@ -10,6 +10,9 @@
 //!
 //! The bare proxy of the load tests (`loadtest/peers/bare`) uses [`Exchange`] alone, so that it shows what all the rest costs.
 //!
+//! hyper's HTTP/1 client needs a task, a channel and buffers for each connection, so requests are not forwarded with it. HTTP/2, upgrades, and
+//! all that clients send are hyper's. A response that recipients can read in two ways is refused (`fairgate_http1`).
+//!
 //! Not here: upgrades (`tunnel`), which use hyper's client.
 
 mod connection;
