@@ -26,13 +26,14 @@ use fairgate_core::{
 };
 use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat, review, write_finding};
 
-/// Check a configuration and its policy objects, and show the resulting limits.
+/// Check a configuration and its flow control policy, and show the resulting limits.
 ///
 /// Reports all errors at once, each with file, object, field and remedy, and warns about probable
 /// mistakes: an unreachable FlowSchema, a missing priority level, a priority level with fewer seats than
-/// its largest request takes, a certificate that has expired. With --budgets it reviews disruption budgets, with --admission admission
-/// policies, too. If the configuration is
-/// usable, it also says which policy it read, and shows the limits of each priority level in seats.
+/// its largest request takes, a certificate that has expired. If the configuration is usable, it also says which flow
+/// control policy it read, and shows the limits of each priority level in seats.
+///
+/// With --budgets it also reviews disruption budgets, with --admission admission policies.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

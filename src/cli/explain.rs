@@ -32,9 +32,9 @@ const METHODS: [&str; 9] = [
 /// Explain how a request would be classified: its attributes, the FlowSchema that matches, and why no
 /// earlier one does.
 ///
-/// Says by which policy, and contacts no server unless --server or --kubeconfig names one. Only the given groups are used: an authenticated user's request is in
-/// system:authenticated, too, and a service account's in system:serviceaccounts and
-/// system:serviceaccounts:NAMESPACE.
+/// Says which flow control policy it used, and contacts no server unless --server or --kubeconfig names one. Only the
+/// given groups are used: an authenticated user's request is in system:authenticated, too, and a service account's in
+/// system:serviceaccounts and system:serviceaccounts:NAMESPACE.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -190,7 +190,7 @@ pub(super) fn run(
     else {
         writeln!(
             streams.err,
-            "fairgate: the policy cannot be used; correct the errors above"
+            "fairgate: the flow control policy cannot be used; correct the errors above"
         )?;
         return Ok(CommandOutcome::Failure);
     };

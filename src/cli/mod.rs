@@ -39,7 +39,7 @@ const EXAMPLES: &str = "\
 Examples:
   See what it does, with nothing else installed:
     fairgate demo
-  Check a configuration and its policies, then serve with them:
+  Check a configuration and its flow control policy, then serve with them:
     fairgate check --config fairgate.yaml
     fairgate serve --config fairgate.yaml
   See how a request would be classified, and why:

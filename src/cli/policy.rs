@@ -1,4 +1,4 @@
-//! Loads the policy that a command is about, and says which one it is, for commands that do not serve.
+//! Loads the flow control policy that a command works on, and says which one it is, for commands that do not serve.
 
 use std::{
     fmt::Write as _,
@@ -24,11 +24,12 @@ use fairgate_policy_sources::{DocumentSet, Revision, files};
 /// Where policy objects are read from. By default from where the configuration says, if that is at hand.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct PolicyArgs {
-    /// Read policy objects from a file, from the files in a directory, or from standard input with `-`.
+    /// Read FlowSchemas and PriorityLevelConfigurations from a file, from the files in a directory, or from standard
+    /// input with `-`.
     ///
     /// YAML or JSON as kubectl prints it, lists included. The default is what the configuration says: the files of
-    /// flowControl.policies.directory, or the store, unless a running gateway has it open. A policy that is in an API server
-    /// or in etcd is not read without --kubeconfig or --server.
+    /// flowControl.policies.directory, or the store, unless a running gateway has it open. A flow control policy that
+    /// is in an API server or in etcd is not read without --kubeconfig or --server.
     #[arg(long, value_name = "FILE|DIR|-")]
     pub(super) policies: Option<PathBuf>,
     #[command(flatten)]
@@ -58,7 +59,7 @@ pub(super) struct LoadedPolicy {
     pub(super) findings: Vec<Finding>,
 }
 
-/// Which policy a command is about.
+/// Which flow control policy a command works on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PolicyOrigin {

@@ -12,9 +12,10 @@ use fairgate_policy_cli::{CommandOutcome, CommandStreams};
 
 /// Serve: authenticate, classify and queue requests, and pass them to the API server.
 ///
-/// Runs until SIGTERM or SIGINT, then drains connections. SIGHUP reloads the configuration and policies.
+/// Runs until SIGTERM or SIGINT, then drains connections. SIGHUP reloads the configuration and the policies of flow
+/// control and admission.
 ///
-/// Without --config it serves the API of the policy objects itself, on port 8443 of this machine. Its
+/// Without --config it hosts the API of flow control and admission policies, on port 8443 of this machine. Its
 /// certificates, store and kubeconfigs are kept in .fairgate/.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

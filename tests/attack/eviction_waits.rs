@@ -103,7 +103,7 @@ fn play(users: usize, places: usize) -> Outcome {
         assert_eq!(code, 201, "a budget is not created");
     }
     let played = scene.play(async |scene| attack(scene, users).await);
-    // One user has as many as are left for all.
+    // One user has as many as are still free.
     checked(played, if users == 1 { places / 2 } else { places })
 }
 

@@ -57,7 +57,7 @@ fn what_evaluates_nothing_is_told_and_is_no_success() {
         "{out}"
     );
     assert!(
-        out.contains("\n1 request: no policy is about any of them"),
+        out.contains("\n1 request: no policy matches any of them"),
         "{out}"
     );
     let (code, report) = as_json(&given, &files.0);

@@ -395,7 +395,7 @@ fn check_reports_everything_about_policies_at_once() {
         "\"broken\": spec.validations[0].expression: compilation failed: ERROR: <input>:1:16: Syntax error",
         "  | object.spec.x +\n   | ...............^",
         "\"typed\": spec.validations[0].expression: /v1, Kind=Pod: ERROR: <input>:1:12: undefined field 'replicas'",
-        "\"all\": no binding names it",
+        "\"all\": no binding references it",
         "\"all\": spec.failurePolicy: with failurePolicy: Fail, an error in an expression refuses writes of leases.coordination.k8s.io",
         "nodes/status (nodes count as dead)",
         "\"lost\": spec.policyName: there is no policy \"none\"",
@@ -460,7 +460,7 @@ fn check_names_the_expressions_that_read_what_only_the_server_sets() {
     ];
     let (_, _, found) = run(&files.0, &args);
     assert!(
-        found.contains("no binding names it") && !found.contains("only the server"),
+        found.contains("no binding references it") && !found.contains("only the server"),
         "{found}"
     );
 }

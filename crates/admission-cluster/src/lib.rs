@@ -12,7 +12,7 @@
 //! Everything here runs on the control runtime. Data cores only read: a search in a table behind a lock that writers
 //! hold for one insertion.
 //!
-//! Not here: evaluating (`fairgate-admission`), and what becomes of requests (`fairgate-admission-layer`).
+//! Not here: evaluating (`fairgate-admission`), and what happens to requests (`fairgate-admission-layer`).
 
 mod discovery;
 mod follower;

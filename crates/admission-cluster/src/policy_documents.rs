@@ -370,7 +370,7 @@ impl Compiling {
         let bound: BTreeSet<&str> = bound.collect();
         for policy in policies {
             if !bound.contains(policy.name.as_str()) {
-                let message = "no binding names it, so it has no effect";
+                let message = "no binding references it, so it is never evaluated";
                 self.findings.push(policy.warning("", message));
             }
         }

@@ -23,7 +23,7 @@ use fairgate_base::{
 use fairgate_core::sync::{Mutex, lock};
 use tokio::{runtime::Handle, sync::watch};
 
-/// How many turns of users are waited for. A user may have as many as are left for all.
+/// How many turns of users are waited for. A user may have at most as many as are still free.
 const MAX_WAITING: usize = 4096;
 /// How long somebody waits for a read, those before it included.
 const WAIT_LIMIT: Duration = Duration::from_secs(10);

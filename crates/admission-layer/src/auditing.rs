@@ -137,7 +137,7 @@ impl BackgroundAudit {
         }
     }
 
-    /// What policies say of the request, whatever becomes of it.
+    /// What policies say of the request, whatever happens to it.
     async fn verdict(
         &mut self,
         place: Option<AuditPlace>,

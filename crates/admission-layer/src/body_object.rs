@@ -68,7 +68,7 @@ pub(crate) struct BodyObject {
     pub(crate) strictness: BodyStrictness,
 }
 
-/// What becomes of unknown and duplicate fields.
+/// What happens to unknown and duplicate fields.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyStrictness {
     pub(crate) validation: FieldValidation,

@@ -1,5 +1,5 @@
-//! Errors that kube-apiserver comes to only once policies have allowed a request: that an object exists already, and what
-//! prevents an eviction or a binding.
+//! Errors that kube-apiserver returns only after admission: that an object exists already, and what prevents an eviction
+//! or a binding.
 //!
 //! Source: the order of checks in Kubernetes `apiserver/pkg/registry/generic/registry/store.go` and
 //! `kubernetes/pkg/registry/core/pod/storage`.

@@ -1,4 +1,4 @@
-//! What becomes of a request that is not forwarded: the reply, and the record, which says what the client has got.
+//! What happens to a request that is not forwarded: the reply, and the record, which says what the client has got.
 //!
 //! First it is checked whether the user may make the request at all: messages of policies may contain what only users may see who are allowed to write
 //! the object, and nothing is read for others. All of it ends shortly after the deadline of the request.
@@ -61,7 +61,7 @@ impl AdmissionSide {
         refused.reply(&warnings, &call.context)
     }
 
-    /// What becomes of a request without a verdict.
+    /// What happens to a request without a verdict.
     pub(crate) async fn not_evaluated<S>(
         &self,
         unevaluated: Unevaluated,

@@ -146,7 +146,7 @@ impl Evaluation {
             && self.body.len() <= LARGE
     }
 
-    /// What becomes of unknown and duplicate fields when the body is read.
+    /// What happens to unknown and duplicate fields when the body is read.
     pub(crate) fn strictness(&self) -> BodyStrictness {
         let is_one = self.are_yaml && !self.duplicates.is_empty();
         BodyStrictness {

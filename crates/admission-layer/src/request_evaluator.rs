@@ -24,7 +24,7 @@ const READY_LIMIT: Duration = Duration::from_secs(10);
 /// What an [`RequestEvaluator`] needs.
 #[derive(Debug)]
 pub struct RequestEvaluatorSettings {
-    /// What becomes of verdicts.
+    /// What happens to verdicts.
     pub mode: AdmissionMode,
     /// The policies in force.
     pub policies: Arc<PublishedPolicies>,

@@ -1,4 +1,4 @@
-//! What a data core does with a request: it finds out whether policies are about it, evaluates it, and forwards or refuses it.
+//! What a data core does with a request: it checks whether a policy matches, evaluates, and forwards or refuses it.
 
 use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 

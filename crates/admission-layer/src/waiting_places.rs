@@ -1,4 +1,4 @@
-//! How many requests wait for the resources of the upstream: a bounded number, of which a user may have as many as are left for all.
+//! How many requests wait for the resources of the upstream: a bounded number, of which a user may have at most as many as are still free.
 
 use std::{collections::HashMap, sync::Arc};
 

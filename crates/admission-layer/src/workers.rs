@@ -1,7 +1,7 @@
 //! Threads for what takes long: reading large bodies, and evaluating by costly policies.
 //!
 //! Their priority is lower than that of data cores, so that requests that need none of this are served as if nothing were
-//! done here. Users take turns: who causes much work waits for it alone. How many bytes are decoded at a time is bounded,
+//! done here. Users take turns: expensive requests delay only their own user. How many bytes are decoded at a time is bounded,
 //! however many threads there are.
 
 use std::{

@@ -1,5 +1,5 @@
-//! matchConditions that are known before the body of a request is: those that read only parts of `request` which its
-//! path, its method and its user tell.
+//! matchConditions that can be evaluated before the body of a request is read: those that read only parts of `request` that
+//! are known from path, method and user.
 //!
 //! A policy whose conditions are false needs no body. What is said here is what evaluating would say later; where that is
 //! not certain, the policy may match.

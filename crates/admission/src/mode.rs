@@ -1,6 +1,6 @@
 //! What is configured: what a refusal does, and how the object that is evaluated is obtained.
 
-/// What becomes of the verdicts of policies on forwarded requests. Without a mode, nothing is evaluated.
+/// What happens to the verdicts of policies on forwarded requests. Without a mode, nothing is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AdmissionMode {
     /// They are recorded. Nothing is refused, delayed, or sent to the upstream as a dry run.

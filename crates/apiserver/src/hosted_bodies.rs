@@ -1,7 +1,7 @@
 //! The memory for bodies of requests to the hosted API.
 //!
 //! Such a body is in memory as a whole from its arrival until the request is served, and a heavy request waits for its turn before
-//! that. So its bytes are charged to its user as they arrive. A user may have as much as is left for all ([`ByteBudget`]); a body
+//! that. So its bytes are charged to its user as they arrive. A user may have at most as much as is still free ([`ByteBudget`]); a body
 //! that is not complete makes room for a user who has less. A request without room gets 429.
 //!
 //! Not here: how long a client may take to send its body (`layer`).

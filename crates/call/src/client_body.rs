@@ -108,7 +108,7 @@ impl ClientBody {
     /// Reads ahead into memory, as far as the budget allows. To be polled while the request waits.
     ///
     /// Ready when there is nothing more to read: the body is complete, or the budget is used up, or the user has
-    /// as much as is left for all, or the body is not to be read ahead. Pending while the client has more to send.
+    /// at most as much as is still free, or the body is not to be read ahead. Pending while the client has more to send.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 //!
 //! A request may take up to `small` bytes while the core's total is not used up, and up to `large` bytes while less than half of
 //! it is used: so a few large bodies cannot use up the budget of all others. And a user whose requests are queued has at most as
-//! much as is left for all ([`fairgate_base::account`]): so many bodies of one user cannot either. Where there is no room, the body is not
+//! much as is still free ([`fairgate_base::account`]): so many bodies of one user cannot either. Where there is no room, the body is not
 //! read ahead, and its client sends it when the request has its seat.
 //!
 //! A body whose request does not have to wait is charged to nobody. That costs neither an allocation nor a lock.

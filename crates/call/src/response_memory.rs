@@ -1,7 +1,7 @@
 //! The memory for responses that the gateway makes itself: lists and objects of the hosted API, documents, metrics, dumps.
 //!
 //! Such a response is in memory as a whole until its client has read it, and clients read as slowly as they like. So its bytes
-//! are charged to its user before it is encoded. A user may have as much as is left for all ([`ByteBudget`]). A response for which
+//! are charged to its user before it is encoded. A user may have at most as much as is still free ([`ByteBudget`]). A response for which
 //! there is no room waits for some: of those for which there is room then, users take turns. After that it is refused, unless responses
 //! of the same user that are read slowly can be given up for it.
 //!

@@ -1,6 +1,6 @@
 //! The memory for replies whose clients read too slowly, and its counters.
 //!
-//! Users share it: one may have as much as is left for all ([`ByteBudget`]), so clients of one user cannot take it from others.
+//! Users share it: one may have at most as much as is still free ([`ByteBudget`]), so clients of one user cannot take it from others.
 
 use std::sync::{
     Arc,

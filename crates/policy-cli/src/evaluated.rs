@@ -15,7 +15,7 @@ use fairgate_admission::{
     PolicyAnnotationResult, PolicyEvaluation, PolicyMismatch,
 };
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum TestVerdict {

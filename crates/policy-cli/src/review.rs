@@ -82,7 +82,11 @@ fn misspelt_kind(object: &FileObject) -> Option<Finding> {
 fn review_policy(policy: &FileObject, bundle: &PolicyBundle, findings: &mut Vec<Finding>) {
     if !bundle.is_bound(policy.name()) {
         let remedy = "add a ValidatingAdmissionPolicyBinding, unless there is one elsewhere";
-        findings.push(policy.warning("", "no binding names it: it evaluates nothing", remedy));
+        findings.push(policy.warning(
+            "",
+            "no binding references it, so it is never evaluated",
+            remedy,
+        ));
     }
     let kinds = typed_kinds().to_vec();
     let further = further_expression_warnings(&policy.value, &kinds);

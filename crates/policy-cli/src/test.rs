@@ -65,7 +65,7 @@ A file of cases:
     dryRun: true
     expect: allowed
 
-Exit codes: 0 all cases passed, or all objects are allowed; 1 otherwise, and if no policy is about any of them; 2 wrong usage,
+Exit codes: 0 all cases passed, or all objects are allowed; 1 otherwise, and if no policy matches any of them; 2 wrong usage,
 or files that cannot be used.")]
 pub(super) struct TestArgs {
     /// Policies, bindings and objects: a file, a directory, or standard input with `-`; can be repeated.

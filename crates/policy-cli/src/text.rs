@@ -12,9 +12,9 @@ use fairgate_core::finding::Finding;
 /// The most characters of an expression or a value that are shown.
 const MAX_SHOWN: usize = 160;
 
-/// What is wrong with a test in which no policy was about a request.
+/// What is wrong with a test in which no policy matched a request.
 pub(super) const NOTHING_EVALUATED: &str =
-    "no policy is about any of them: are its rules for other resources or operations?";
+    "no policy matches any of them: are its rules for other resources or operations?";
 
 /// Writes a finding. The lines that a compiler shows below its message are indented.
 ///

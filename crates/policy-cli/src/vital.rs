@@ -1,4 +1,4 @@
-//! What a cluster and the gateway cannot do without, and the policies that can refuse it by an error.
+//! Critical resources of a cluster and of the gateway, and the policies whose errors can deny writes of them.
 
 use fairgate_objects::selector::LabelSelector;
 use serde_json::Value;

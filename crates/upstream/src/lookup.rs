@@ -75,7 +75,7 @@ pub struct LookupSettings {
     /// How many reviews run at once; at least 1. As many again may renew results that were positive recently, where
     /// these have a lane of their own.
     pub max_running: usize,
-    /// How many reviews may run or wait, not counting those in the separate lane. Of these a user may have as many as are left for all
+    /// How many reviews may run or wait, not counting those in the separate lane. Of these a user may have at most as many as are still free
     /// others, a network of addresses as well, and one address of it as many as it leaves to its network. Addresses without an accepted
     /// token may have three quarters. Further ones fail immediately.
     pub max_pending: usize,

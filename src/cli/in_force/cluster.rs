@@ -31,7 +31,7 @@ const HOW_TO_TRUST: &str = "set certificate-authority in the kubeconfig";
 /// How a cluster is asked.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ClusterArgs {
-    /// Read the policy of a cluster, by the server and user of a kubeconfig.
+    /// Read the flow control policy of a cluster, by the server and user of a kubeconfig.
     ///
     /// The user needs the rights to list flowschemas and prioritylevelconfigurations. The server has to be verified by a
     /// certificate authority in the kubeconfig; a proxy is not used.
@@ -110,7 +110,11 @@ fn not_listed(url: &ServerUrl, error: &PolicyListError) -> NotRead {
             NotRead::new(asked, reason, remedy)
         }
         // Their texts may quote the response.
-        _ => NotRead::new(asked, "the response is no list of policy objects", RIGHTS),
+        _ => NotRead::new(
+            asked,
+            "the response is no list of FlowSchemas or PriorityLevelConfigurations",
+            RIGHTS,
+        ),
     }
 }
 

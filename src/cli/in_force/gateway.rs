@@ -18,8 +18,8 @@ const HOW_TO_TRUST: &str = "pass it with --certificate-authority";
 /// How a gateway is asked.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ServerArgs {
-    /// Read the policy that a running gateway has in force, by the URL of its admin port, its secure admin port or its
-    /// main port.
+    /// Read the flow control policy that a running gateway has in force, by the URL of its admin port, its secure
+    /// admin port or its main port.
     ///
     /// The admin port asks for no rights; the secure admin port asks for the right to get the path of the debug endpoint
     /// (docs/policies.md) as a non-resource URL, the main port for a member of system:masters.
@@ -90,7 +90,7 @@ fn policy_of(asked: &str, status: StatusCode, body: &Bytes) -> Result<PolicyInFo
     let remedy = match status {
         StatusCode::OK => {
             return serde_json::from_slice(body).map_err(|_| {
-                let message = "the response is not the policy of a gateway";
+                let message = "the response is not the flow control policy of a gateway";
                 NotRead::new(
                     asked,
                     message,

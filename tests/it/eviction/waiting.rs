@@ -317,7 +317,7 @@ async fn evictions_that_are_too_many_or_too_large_to_wait_are_refused_at_once() 
         asking.push(begin(&gateway, "alice", pod).await);
     }
     until_waiting(&gateway, 2).await;
-    // One user may have as many places as are left for all, and a pod has one.
+    // One user may have at most as many places as are still free, and a pod has one.
     for (user, pod) in [("alice", "p2"), ("bob", "p1")] {
         let got = gateway.user(user).await.evict(pod, Value::Null).await;
         assert_eq!(

@@ -19,7 +19,7 @@ pub enum Step {
     Flood(Vec<u8>, usize),
 }
 
-/// What becomes of the connection after the last step.
+/// What happens to the connection after the last step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     /// The upstream reads the next request, like any server.

@@ -267,7 +267,7 @@ impl<'a> Connection<'a> {
         self.writer.write_all(&body)
     }
 
-    /// Does as scripted, and returns what becomes of the connection.
+    /// Does as scripted, and returns what happens to the connection.
     fn play(&mut self, head: &Head, running: &mut Option<Running<'_>>) -> io::Result<Then> {
         let script = self.shared.script.lock().unwrap().clone();
         let script = script.ok_or_else(|| io::Error::other("no script"))?;

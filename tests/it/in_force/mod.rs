@@ -341,7 +341,8 @@ fn a_store_that_is_not_there_is_not_made() {
 #[test]
 fn a_server_that_is_no_gateway_is_named_with_what_to_do() {
     let page = TestUpstream::saying(Speaks::Http1, "<html>s3cret</html>");
-    Ran::explain(&["--server", &url(page.address)]).refuses(&["is not the policy of a gateway"]);
+    Ran::explain(&["--server", &url(page.address)])
+        .refuses(&["is not the flow control policy of a gateway"]);
     let api = TestUpstream::start(Speaks::Http1, |_| async {
         let body = r#"{"kind": "Status", "message": "not found\n\u001b[31m"}"#;
         let mut answer = Response::new(full(body));

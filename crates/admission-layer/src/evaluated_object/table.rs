@@ -58,7 +58,7 @@ pub(crate) enum Taken {
     Posted(Posted),
 }
 
-/// What becomes of the metadata of a body that is an object of its own.
+/// What happens to the metadata of a body that is an object of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Posted {
     /// What only a server may set is removed.

@@ -1,4 +1,4 @@
-//! Refusals, warnings, and what becomes of requests that cannot be evaluated.
+//! Refusals, warnings, and what happens to requests that cannot be evaluated.
 
 use fairgate_admission::AdmissionOperation::{Create, Update};
 use fairgate_admission::{AdmissionDecision, AdmissionMode, LookupLack};

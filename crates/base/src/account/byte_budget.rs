@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::used_bytes::UsedBytes;
 
-/// So many bytes may be held at a time. No payer gets all of them: one may have as much as is left for all.
+/// So many bytes may be held at a time. No payer gets all of them: one may have at most as much as is still free.
 #[derive(Debug)]
 pub struct ByteBudget {
     used: Mutex<UsedBytes>,

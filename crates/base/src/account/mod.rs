@@ -6,7 +6,7 @@
 //! objects it is for, or, before a client is authenticated, the address of the peer. It is charged in units that can be counted
 //! (bytes, cost, objects), never in time. There are two ways:
 //!
-//! - What is *held* is charged to a [`ByteBudget`]: a payer may have as much as is left for all.
+//! - What is *held* is charged to a [`ByteBudget`]: a payer may have at most as much as is still free.
 //! - What is *done* waits in a [`TurnQueue`] if it cannot be done at once: payers take turns, and one whose work costs more has
 //!   fewer of them. [`HeavyTurns`] are such turns for tasks.
 //!

@@ -1,6 +1,6 @@
 //! Who has how many bytes of a budget.
 //!
-//! What a payer has may become as much as is left for all: the dynamic threshold of shared packet buffers. Payers who come one
+//! A payer may hold at most as much as is still free: the dynamic threshold of shared packet buffers. Payers who come one
 //! after the other, and leave their bodies unfinished, could still take half of what is left each, until there is nothing.
 //! So where there is no room for a payer, an unfinished body of the payer with most of them is given up, as long as that payer
 //! has more than the one who asks would have: the push-out of shared packet buffers.

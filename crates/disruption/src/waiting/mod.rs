@@ -13,7 +13,7 @@
 //! in its turn keeps its place. After [`TURN_LIMIT`], a turn no longer counts against what the budget allows, so that a
 //! slow eviction does not keep others waiting.
 //!
-//! A flow has at most as many places as are left for all. Where that leaves it fewer than another flow has, the one with most gives
+//! A flow has at most as many places as are still free. Where that leaves it fewer than another flow has, the one with most gives
 //! up its newest place: so whoever drains, and however many others do, has as many places as anybody who has none left.
 //!
 //! Not here: how long evictions wait, how they learn that their budget has changed, and which evictions may wait.
@@ -44,7 +44,7 @@ pub struct BudgetName {
     pub name: String,
 }
 
-/// The maximum number of evictions that wait. Of both limits, one flow may have at most as many as are left for all, or as many as
+/// The maximum number of evictions that wait. Of both limits, one flow may have at most as many as are still free, or as many as
 /// the flow with most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitLimits {
@@ -151,7 +151,7 @@ impl WaitingEvictions {
         self.of_flow.get(flow).copied().unwrap_or(0)
     }
 
-    /// Whether a flow has as many places as are left for all, in total and at this budget.
+    /// Whether a flow has as many places as are still free, in total and at this budget.
     fn has_its_share(&self, budget: &BudgetName, flow: &str) -> [bool; 2] {
         let waiters = self.budgets.get(budget);
         let here = waiters.map_or(0, |waiters| waiters.places_of(flow));

@@ -64,7 +64,7 @@ pub struct ExpectedType<'a> {
     /// Other versions and kinds that the upstream knows. They are refused with another message than
     /// unknown ones.
     pub scheme: &'a [RegisteredType<'a>],
-    /// What becomes of empty lists and maps.
+    /// What happens to empty lists and maps.
     pub empty: EmptyValues,
 }
 

@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// Changes what becomes of decisions.
+    /// Changes what happens to decisions.
     async fn enforce(&self, enforcement: Enforcement) {
         self.telemetry
             .flow_control()

@@ -3,7 +3,7 @@
 //! At each check a core looks at its replies that hold seats. A reply whose client does not keep up is
 //! spooled, and its seat is free as soon as the upstream is done. A reply that does not fit into the spool has
 //! to be read at a minimum rate: while no seat of the level is free, slower clients are disconnected. Users share
-//! the spool, and one may have as much of it as is left for all. While a user has that much, its clients that read more slowly
+//! the spool, and one may have at most as much of it as is still free. While a user has that much, its clients that read more slowly
 //! than that are disconnected, beginning with the reply that was spooled first. A reply whose client keeps up costs a check, and nothing else.
 //!
 //! A reply that the gateway made itself is in memory already, so its seat is free at once; the memory is its user's part.

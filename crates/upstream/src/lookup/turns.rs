@@ -6,7 +6,7 @@
 //!
 //! - A free place is for the others, unless these run in three quarters of the places and strangers wait. Strangers run in three
 //!   quarters of the places at most, however many they are. So both always have a quarter.
-//! - Of the lookups that run or wait, strangers may have three quarters. Of what is left, a network may have as many as are left for all
+//! - Of the lookups that run or wait, strangers may have three quarters. Of what is left, a network may have at most as many as are still free
 //!   others, and an address as many as it leaves to its network: with n networks that take all they can, each has at most 1/(n + 1);
 //!   an address alone, a third. Where there is no room for a line that has few, whoever has most gives up one that waits.
 

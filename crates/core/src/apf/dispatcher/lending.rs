@@ -1,4 +1,4 @@
-//! Rebalancing: which levels are looked at, and what becomes of the limits that [`borrowing`](crate::apf::borrowing) decides.
+//! Rebalancing: which levels are looked at, and what happens to the limits that [`borrowing`](crate::apf::borrowing) decides.
 //!
 //! A change of policy looks at every level, as does every rebalancing in Compatible. Otherwise a rebalancing in Improved looks
 //! at the levels that are not *at rest*. A level is at rest when its high watermark will stay what it is until an event

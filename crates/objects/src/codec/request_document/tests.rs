@@ -1,4 +1,4 @@
-//! What becomes of bodies that are decoded once and forwarded as JSON.
+//! What happens to bodies that are decoded once and forwarded as JSON.
 
 use serde_json::{Value, json};
 

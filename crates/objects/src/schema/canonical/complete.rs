@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::schema::{Field, Presence, Struct, Type};
 
-/// What becomes of lists and maps that are empty and always written.
+/// What happens to lists and maps that are empty and always written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmptyValues {
     /// They are null, as after storage.
