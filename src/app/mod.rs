@@ -142,6 +142,7 @@ pub fn serve<E: From<ServeError>>(
     serving: impl FnOnce(SocketAddr) -> Result<(), E>,
 ) -> Result<(), E> {
     let metrics = GatewayMetrics::new();
+    // Dropped last, so that the lines of the shutdown are written.
     let _log = log::install(&settings::log(&config.log), &metrics).map_err(ServeError::from)?;
     metrics.install();
     metrics.install_panic_hook();

@@ -80,6 +80,7 @@ pub enum StartError {
 /// When the operating system refuses the resources.
 pub fn control_runtime() -> Result<Runtime, StartError> {
     runtime::Builder::new_multi_thread()
+        // Of the multi-threaded kind, so that it runs although no thread blocks on it.
         .worker_threads(1)
         .thread_name("fairgate-control")
         .on_thread_start(|| {
@@ -339,6 +340,7 @@ impl Gateway {
             .spawn(run)
             .map_err(failed)?;
         self.threads.push(thread);
+        // Waited for, so that what the system refuses is an error of the start.
         match starts.recv() {
             Ok(started) => started.map_err(failed),
             Err(_) => Err(failed(io::Error::other(

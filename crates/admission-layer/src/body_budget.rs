@@ -221,6 +221,7 @@ where
         let frame = match &given_up {
             None => body.frame().await,
             Some(given_up) => tokio::select! {
+                // A body that was given up is not read on, however fast it comes.
                 biased;
                 () = given_up.notified() => break Some(BufferedBody::NoRoom),
                 frame = body.frame() => frame,
@@ -234,12 +235,14 @@ where
         let Ok(data) = data else { continue };
         let has_room = share.take(data.len());
         chunks.push(data, body.size_hint().exact());
+        // Before the budget: a client that gets 429 tries again, and a body that is too long never fits.
         if chunks.len() > MAX_BODY {
             break Some(BufferedBody::TooLong);
         }
         if !has_room {
             break Some(BufferedBody::NoRoom);
         }
+        // A body that comes in one piece, as most do, is never unfinished, and costs no registration.
         if given_up.is_none() && !body.is_end_stream() {
             given_up = Some(share.held.begin_unfinished());
         }

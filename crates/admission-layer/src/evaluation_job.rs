@@ -165,6 +165,7 @@ impl EvaluationJob {
         let budgets = EvaluationBudgets::default();
         let verdict = self.policies.set.evaluate(&attributes, &inputs, budgets);
         let missing = inputs.take_missing();
+        // The verdict is worth nothing then: it was reached as if what is missing did not exist.
         if !missing.is_empty() {
             return EvaluationPass::Missing(missing);
         }
@@ -193,6 +194,7 @@ fn read(value: &Value) -> CelJson<'_> {
         Value::Null => CelJson::Null,
         Value::Bool(flag) => CelJson::Bool(*flag),
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            // As Kubernetes decodes JSON: what does not fit into an int64 is a float64, also a large whole number.
             (Some(integer), _) => CelJson::Int(integer),
             (None, Some(float)) => CelJson::Double(float),
             (None, None) => CelJson::Null,
@@ -244,6 +246,7 @@ impl EvaluatedWrite {
 
     /// About how many bytes it takes, apart from the refusal, of which one is kept, and sums for each policy.
     pub(crate) fn bytes(&self) -> usize {
+        // A `String` takes 24 bytes besides its text.
         let warnings: usize = self.warnings.iter().map(|one| one.len() + 24).sum();
         let annotations = self.annotations.iter();
         let annotations: usize = annotations

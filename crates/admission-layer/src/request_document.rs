@@ -177,9 +177,11 @@ impl Evaluation {
         media: Option<&'static str>,
         text: Bytes,
     ) -> Result<(), Unevaluated> {
+        // JSON may be longer than the YAML that it was read from, and the server has the same limit for it.
         if text.len() > MAX_BODY {
             return Err(RefusedRequest::too_long(self.output).into());
         }
+        // The text takes the place of the body, which is counted already.
         let more = text.len().saturating_sub(self.body.len());
         if !self.share.take(more) {
             return Err(RefusedRequest::no_room(self.output).into());

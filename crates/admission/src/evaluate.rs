@@ -198,6 +198,8 @@ impl<'a> Evaluate<'a> {
             namespace,
             inputs.cluster(),
         )?;
+        // Not before there are params: a binding without any evaluates nothing, so a failed conversion would be no
+        // reason to deny.
         if values.objects.is_none() && !params.is_empty() {
             let converted = inputs.objects(values.matched.kind);
             values.objects = Some(converted.map_err(BindingError::Conversion)?);
@@ -309,6 +311,7 @@ impl<'a> Evaluate<'a> {
                 | AnnotationResult::Absent
                 | AnnotationResult::ErrorIgnored(_) => {}
                 AnnotationResult::ErrorDenied(error) => {
+                    // As in the original, whatever the actions of the binding are.
                     self.deny(policy, Some(&binding.name), "", error);
                     let action = (error_type(error), EnforcementAction::Deny);
                     self.count(policy, binding, action, annotation.took);

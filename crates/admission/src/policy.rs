@@ -174,6 +174,7 @@ impl CompiledPolicy {
         let mut reads = CelReads::default();
         compiled.visit_reads(spec, &mut |_, one| reads.add(one));
         compiled.reads_name = reads::may_read_name(&reads)
+            // The authorizer is asked about the object by its name.
             || compiled.expressions().any(|one| one.uses(REQUEST_RESOURCE));
         compiled.reads_defaults = reads::may_read_defaults(&reads);
         compiled.reads_owners = reads::may_read_owners(&reads);
@@ -350,6 +351,7 @@ impl PolicyAnnotation {
         Self {
             is_publishable: key.matches('/').count() == 1 && names::is_label_key(key.as_bytes()),
             key: of.key.clone(),
+            // With `authorizer`, as the original compiles them, although it has no value when they are evaluated.
             expression: PolicyExpression::compile(
                 environment.full(),
                 &of.value_expression,

@@ -25,6 +25,8 @@ pub fn forbidden(attributes: &Attributes, user: &User, reason: &str) -> StatusEr
     } else {
         format!(": {reason}")
     };
+    // As in kube-apiserver, only this sentence is escaped: neither the name in front of it nor the authorizer's
+    // reason.
     let sentence = escaped(&sentence(attributes, user));
     if !attributes.is_resource {
         return StatusError::forbidden(format!("forbidden: {sentence}{why}"), json!({}));
@@ -95,12 +97,14 @@ impl Authorizer {
 
 /// The text of the 500 for a request for `target`, a path with its query, if nobody could decide about it.
 pub fn undecided(target: &str, error: &AccessReviewError) -> String {
+    // Go's `http.Error` appends the line feed.
     let text = format!("Internal Server Error: {}: {error}\n", Quoted(target));
     escaped(&text)
 }
 
 /// `text` without markup, as in kube-apiserver: a message that quotes a request must not look like HTML to a browser.
 pub fn escaped(text: &str) -> String {
+    // `&` comes first, because the other two replacements insert it.
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -135,14 +139,18 @@ struct ResourceRule<'a> {
 
 const READ: &[&str] = &["get", "list", "watch"];
 /// The groups and resources of the reviews of oneself.
+// As with the ClusterRole `system:basic-user`, which a cluster binds to all authenticated users.
 const SELF_REVIEWS: [(&str, &str); 3] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
     ("authorization.k8s.io", "selfsubjectrulesreviews"),
 ];
 
+// The verb of a request for a path is its method in lower case. So a HEAD has a verb of its own, unlike one for a
+// resource.
 const READ_PATHS: &[&str] = &["get", "head"];
 /// These paths, and all below them, may be read.
+// As with the ClusterRoles `system:public-info-viewer` and `system:discovery`.
 const PATHS: [(Audience, &[&str]); 3] = [
     (
         Audience::Everybody,
@@ -198,6 +206,7 @@ impl BuiltInRules {
         self.resource_rules().any(|rule| {
             rule.group == wanted.group
                 && rule.resource == wanted.resource
+                // As in RBAC, a rule for a resource does not cover its subresources.
                 && rule.subresource == wanted.subresource
                 && rule.verbs.contains(&wanted.verb.as_str())
                 && self.includes(rule.audience, user)

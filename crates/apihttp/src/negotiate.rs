@@ -235,6 +235,7 @@ fn clause(text: &str) -> Option<Clause<'_>> {
             continue;
         }
         if key.trim() == "q" {
+            // As goautoneg, which ignores the error of Go's `ParseFloat`.
             clause.quality = value.trim().parse().unwrap_or(0.0);
         } else {
             clause.parameters.push((key.trim(), value.trim()));
@@ -292,6 +293,7 @@ impl Clause<'_> {
     fn parameter(&self, key: &str) -> Option<&str> {
         self.parameters
             .iter()
+            // goautoneg keeps parameters in a map, so the last of a name counts.
             .rev()
             .find(|(name, _)| *name == key)
             .map(|(_, value)| *value)
@@ -304,6 +306,7 @@ pub fn is_pretty(query: &Query, user_agent: &str) -> bool {
         "" => ["curl", "Wget", "Mozilla/5.0"]
             .iter()
             .any(|human| user_agent.starts_with(human)),
+        // What Go's `ParseBool` takes for true; everything else, mistakes included, is false.
         value => ["1", "t", "T", "TRUE", "true", "True"].contains(&value),
     }
 }

@@ -209,6 +209,7 @@ impl StatusError {
             "" => resource.to_owned(),
             group => format!("{resource}.{group}"),
         };
+        // As `NewForbidden` of kube-apiserver's admission, which says this where a request names no object.
         let shown = if name.is_empty() { "Unknown" } else { name };
         let why = "not yet ready to handle request";
         let message = format!("{qualified} \"{shown}\" is forbidden: {why}");
@@ -387,11 +388,13 @@ fn aggregate(errors: &[ApiFieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {
         let text = error.to_string();
+        // As `Aggregate` of apimachinery, which leaves out texts that it has seen.
         if !texts.contains(&text) {
             texts.push(text);
         }
     }
     match texts.as_slice() {
+        // As Go prints an error that is nil.
         [] => "<nil>".to_owned(),
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),

@@ -185,6 +185,8 @@ impl ReplyBody {
         let done = match &mut self.source {
             BodySource::Upstream(upstream) => {
                 let all = upstream.is_end_stream();
+                // A connection from which not everything was read cannot serve another request: the rest would be
+                // taken for its response.
                 upstream.release(how == BodyEnd::Complete && all);
                 all || upstream.has_ended()
             }

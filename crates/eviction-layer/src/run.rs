@@ -171,6 +171,7 @@ impl Run<'_> {
             }
         }
         if let UpstreamCall::PutBudgetStatus { name, .. } = &call
+            // Asked right before the write: evictions that wait may have got their turn since the budget was read.
             && !self.is_next(name)
             && self.eviction.give_way()
         {
@@ -203,6 +204,7 @@ impl Run<'_> {
 
     async fn pause(&mut self, pause: Duration) -> Next {
         self.turn = None;
+        // Evictions that have met at a budget should not all come back at the same moment.
         let tenth = u64::try_from(pause.as_millis() / 10)
             .unwrap_or(u64::MAX)
             .max(1);
@@ -275,6 +277,7 @@ impl Run<'_> {
     fn note_charge(&mut self, reply: &CallReply<UpstreamResponse>) {
         use fairgate_disruption::procedure::calls::CallOutcome;
         if let CallOutcome::Success(stored) = &reply.outcome
+            // The turn ends with the write: deleting the pod, which may take long, keeps no other eviction waiting.
             && let Some(mut turn) = self.turn.take()
         {
             turn.wrote(stored);

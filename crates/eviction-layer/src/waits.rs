@@ -127,6 +127,8 @@ impl BudgetWaits {
         let joined = state.waiting.join(budget, &wait.user, &wait.pod)?;
         let JoinedWait { place, pushed_out } = joined;
         if let Some(lost) = pushed_out.and_then(|number| state.held.remove(&number)) {
+            // `notify_one` is kept for an eviction that does not listen yet, because an attempt of it is on its
+            // way.
             lost.turn.notify_one();
         }
         let held = HeldDetails {
@@ -157,6 +159,8 @@ impl BudgetWaits {
     pub(crate) fn followed(&self) -> Vec<BudgetName> {
         let mut state = lock(&self.state);
         let budgets: Vec<BudgetName> = state.waiting.budgets().cloned().collect();
+        // Under the lock under which evictions join: one that joins now is either among these budgets, or finds
+        // that nobody reads, and begins to.
         state.is_followed = !budgets.is_empty();
         if budgets.is_empty() {
             state.new.clear();
@@ -199,6 +203,7 @@ impl BudgetWaits {
             .iter()
             .filter_map(|number| Some(Arc::clone(&state.held.get(number)?.turn)))
             .collect();
+        // The tasks that are woken take the lock.
         drop(state);
         for turn in turns {
             turn.notify_one();

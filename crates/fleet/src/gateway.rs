@@ -151,6 +151,7 @@ impl FleetGateway {
         let grant_holds = self.holds(now);
         match self.phase {
             GatewayPhase::Leaving => 0,
+            // Also if another process has the name: what was granted to this run stays reserved until it expires.
             _ if grant_holds => self.grant,
             GatewayPhase::Running if now >= self.floor_from => self.settings.floor,
             GatewayPhase::Running | GatewayPhase::Displaced => 0,
@@ -195,6 +196,7 @@ impl FleetGateway {
         let last = self.reported;
         let changed = (held, load.demand(), self.epoch) != (last.held, last.demand, last.epoch);
         let due = changed || self.acknowledged < self.needed;
+        // A quarter, so that reports may fail or be late before the grant expires.
         elapsed >= self.settings.lease / 4 || (due && elapsed >= self.settings.report_interval)
     }
 

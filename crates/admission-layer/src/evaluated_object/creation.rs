@@ -31,6 +31,7 @@ pub(crate) struct Fresh {
 impl Fresh {
     /// A new UID, which no client can guess, at a time in seconds since 1970.
     pub(crate) fn new(seconds: u64) -> Self {
+        // A `RandomState` has secret keys that the system has drawn, and other ones each time.
         let half = || RandomState::new().hash_one(seconds).to_be_bytes();
         let [one, other] = [half(), half()];
         let mut bytes = [0; 16];
@@ -148,6 +149,7 @@ impl Posted {
                     fresh.fill(metadata);
                 }
                 if let Some(members) = object.as_object_mut() {
+                    // Go encodes an empty time that is no pointer as null.
                     let empty = json!({"token": "", "expirationTimestamp": null});
                     members.insert("status".to_owned(), empty);
                 }

@@ -246,6 +246,7 @@ pub(crate) fn evaluate<'p: 'c, 'c>(
         }
         Err(error) => {
             result.costs.annotations = PartCost::OverBudget;
+            // As in the original, this takes the place of all decisions, also of those that deny.
             result.decisions = smallvec![run.error(error.to_string())];
         }
     }
@@ -418,6 +419,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             FailurePolicy::Fail => ConditionResult::Error(all),
             FailurePolicy::Ignore if all.is_own_limit => ConditionResult::Error(all),
             FailurePolicy::Ignore => ConditionResult::NotMet,
+            // In the original no case applies to such a policy, and the request counts as matching.
             FailurePolicy::Unknown(_) => ConditionResult::Met,
         }
     }
@@ -432,6 +434,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
         self.bind(self.policy.numbers.namespace, self.context.namespace);
         let budget = self.context.budgets.validations;
         let validations = &self.policy.validations;
+        // What it stays at if the part ends early.
         costs.validations = PartCost::OverBudget;
         let mut decisions = PolicyDecisions::with_capacity(validations.len());
         let expressions = validations.iter().map(|one| &one.expression).enumerate();
@@ -538,6 +541,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
 /// The decision of a validation that has a value, without a message yet.
 fn decision<'p>(validation: &'p PolicyValidation, value: &CelValue<'_>) -> PolicyDecision<'p> {
     let (kind, reason) = match value {
+        // Only true admits: an expression of unknown type may have any value.
         CelValue::Bool(true) => (DecisionKind::Admitted, ""),
         _ => (DecisionKind::Denied, validation.reason.as_str()),
     };

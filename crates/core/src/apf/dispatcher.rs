@@ -158,6 +158,8 @@ impl<W: Copy> Dispatcher<W> {
         out: &mut Decisions<W>,
     ) -> Arc<PolicyView<W>> {
         let mut control = lock(&self.control);
+        // The order matters: limits depend on the shares of all levels, quiescing ones included; queue sets are
+        // configured with their new limits; and the view has caps on widths that follow from the limits.
         control.take_on(now, &policy);
         let is_improved = control.semantics() == Semantics::Improved;
         let lending = is_improved.then(|| Lending::new(control.levels.keys(), now));
@@ -233,11 +235,13 @@ impl<W: Copy> Control<W> {
                 }
             }
         }
+        // Before the shares are summed: a level that has drained has none, and one that drains keeps its own.
         self.drop_drained();
         let share_sum = LevelLimits::share_sum(self.levels.values().map(|held| &held.spec));
         for held in self.levels.values_mut() {
             held.limits = LevelLimits::of(&held.spec, settings.total_seats, share_sum);
         }
+        // Only for its settings. `apply` replaces it before it unlocks, so no core sees a view without levels.
         self.view = Arc::new(PolicyView {
             policy: Arc::clone(policy),
             levels: Box::default(),
@@ -252,6 +256,7 @@ impl<W: Copy> Control<W> {
     fn configure(&mut self, now: Time, out: &mut Decisions<W>) {
         let settings = self.view.policy.settings();
         let (semantics, tenant_weight) = (settings.semantics, settings.tenant_weight);
+        // Quiescing levels keep the queues that they have: they only drain.
         for held in self.levels.values_mut().filter(|held| !held.quiescing) {
             let discipline = discipline(&held.spec.kind);
             held.level
@@ -408,6 +413,7 @@ fn discipline(kind: &LevelKind) -> Discipline {
             ..
         } => {
             let dealer = Dealer::new(queuing.queues, queuing.hand_size);
+            // Validation refuses hands that need more bits than a hash has.
             let dealer = dealer.expect("a compiled policy has dealable hands");
             Discipline::Queue {
                 queuing: *queuing,
@@ -432,6 +438,7 @@ impl SchemaNames {
         let id = SchemaId(
             u32::try_from(self.names.len()).expect("fewer than 2^32 schemas were ever named"),
         );
+        // Never removed: waiting requests and counters name schemas of earlier policies by their numbers.
         self.names.push(Arc::clone(name));
         self.ids.insert(Arc::clone(name), id);
         id

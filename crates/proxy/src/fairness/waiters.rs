@@ -104,6 +104,7 @@ impl WaiterTable {
 
     /// Adds a request that arrives now.
     pub(super) fn insert(&mut self, digest: &Arc<RequestDigest>, now: Time) -> Waiter {
+        // Entries are used again, so the table is as long as the core ever had requests at a time.
         let slot = self.free.pop().unwrap_or_else(|| {
             self.all.push(WaiterEntry::default());
             u32::try_from(self.all.len() - 1).expect("a core has fewer than 2^32 requests")

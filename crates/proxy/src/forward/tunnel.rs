@@ -47,6 +47,7 @@ pub(super) async fn open(
     protocol: HeaderValue,
 ) -> Result<Reply, Refusal> {
     forwarder.refuse_mixed_name()?;
+    // Taken before the reply is sent: hyper gives the client's connection away once it has written the 101.
     let client = hyper::upgrade::on(&mut *call.request);
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let request = request(forwarder, &call, body, protocol)?;
@@ -72,8 +73,10 @@ pub(super) async fn open(
     let held = guard.clone();
     let (idle, clock) = (forwarder.settings.tunnel_idle, forwarder.clock.clone());
     fairgate_base::turns::spawn_local_boxed(async move {
+        // Keeps the place in the connection limit until the tunnel ends: the reply ends with its head.
         let _abort = abort;
         if !carry(client, upstream, idle, &clock).await {
+            // The upstream may go on with the command, so the request counts against its limits for some time.
             held.abandoned();
         }
     });
@@ -112,6 +115,7 @@ async fn silence(last: &Cell<Time>, idle: Duration, clock: &Clock) {
     loop {
         let seen = last.get();
         tokio::time::sleep_until(clock.instant(seen.plus(idle))).await;
+        // Reads of one end are enough to look at: what is read is written to the other end.
         if last.get() == seen {
             return;
         }
@@ -137,6 +141,7 @@ impl AsyncRead for TunnelEnd<'_> {
         let read = Pin::new(&mut self.io).poll_read(cx, buf);
         if read.is_ready() {
             self.last.set(self.clock.now());
+            // `copy_bidirectional` always offers room, so a read of nothing is the end.
             self.ended |= buf.filled().len() == before;
         }
         read
@@ -199,6 +204,7 @@ async fn connect(forwarder: &Forwarder) -> Result<Connected, Refusal> {
             Refusal::UpstreamUnreachable
         })?;
     let (sender, connection) = http1::Builder::new()
+        // As for other upstream connections; hyper's default is 100.
         .max_headers(512)
         .handshake(TokioIo::new(socket))
         .await
@@ -209,6 +215,7 @@ async fn connect(forwarder: &Forwarder) -> Result<Connected, Refusal> {
 fn switched(response: Response<Incoming>, guard: Rc<TunnelGuard>) -> Reply {
     let mut reply = Response::new(ReplyBody::tunnel(guard));
     *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    // Cleaning removes the headers of one connection, `Upgrade` and `Connection` among them, which a 101 needs.
     let upgrade = response.headers().get(UPGRADE).cloned();
     *reply.headers_mut() = response.into_parts().0.headers;
     headers::clean_reply(reply.headers_mut());

@@ -89,6 +89,7 @@ impl Usage {
     /// What has the highest cost is dropped first. No more than `longest` counts of the time.
     fn cost(&self, now: Instant, longest: Duration) -> u128 {
         let time = now.saturating_duration_since(self.since).min(longest);
+        // Plus one, so that large heads that have just come cost more than small ones.
         self.bytes as u128 * (time.as_millis() + 1)
     }
 }
@@ -137,6 +138,7 @@ impl HeadBudget {
         if ledger.total <= self.limit {
             return Vec::new();
         }
+        // A quarter more than needed, because it sorts all heads: a flood cannot make it do so for each block.
         ledger.shrink_to(self.limit - self.limit / 4, now)
     }
 
@@ -164,6 +166,8 @@ impl BlockPool {
     /// Takes a block of the pool, which has `count`. Returns its number.
     fn take(&mut self, count: usize) -> usize {
         if self.memory.is_empty() {
+            // Zeroed memory of this size comes untouched from the kernel: blocks that are never used take none. So
+            // used ones are taken again first.
             self.memory = vec![0; count * BLOCK_BYTES];
         }
         self.free.pop().unwrap_or_else(|| {
@@ -175,6 +179,7 @@ impl BlockPool {
     fn free(&mut self, blocks: Vec<usize>) {
         self.free.extend(blocks);
         if self.free.len() == self.fresh {
+            // It is one large allocation, which the allocator returns to the system at once, and only as a whole.
             *self = Self::default();
         }
     }
@@ -296,11 +301,14 @@ impl HeadCharge {
             return false;
         };
         let blocks = (held.len + bytes.len()).div_ceil(BLOCK_BYTES);
+        // Counted, and paid for by dropped heads, before blocks are taken: the pool has as many as the budget
+        // allows, and one.
         ledger.set_bytes(self.id, blocks * BLOCK_BYTES);
         let dropped = self.budget.make_room(&mut ledger, now);
         ledger.most = ledger.most.max(ledger.total);
         let kept = ledger.append(self.id, bytes, self.budget.block_count());
         drop(ledger);
+        // After the lock: the tasks that this wakes take it.
         notify(dropped);
         kept
     }
@@ -327,6 +335,7 @@ impl HeadCharge {
 
     /// Ready once the head was dropped. Wakes the last task that polled.
     pub(super) fn poll_dropped(&self, cx: &mut Context<'_>) -> Poll<()> {
+        // Registered before it looks: a head that is dropped in between would wake nobody.
         self.signal.waker.register(cx.waker());
         if self.signal.dropped.load(Ordering::Acquire) {
             Poll::Ready(())

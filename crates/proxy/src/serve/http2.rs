@@ -119,6 +119,8 @@ impl Http2Reader {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         loop {
+            // Only between two frames: within one, h2 would take what closes the connection for a part of its
+            // payload.
             if self.closing.is_some() && self.frames.is_between_frames() {
                 return Poll::Ready(self.send_closing_frames(buf));
             }
@@ -250,6 +252,7 @@ impl Http2Reader {
         }
         if let Some(offence) = header.offence()
             && !self.credits.spend()
+            // The clock is read only once the credits are used up, so ordinary frames do not pay for it.
             && !self.refill()
         {
             let detail = "too many HTTP/2 frames that carry no request";
@@ -261,6 +264,7 @@ impl Http2Reader {
     fn refill(&mut self) -> bool {
         let now = self.defence.now();
         let since = now.saturating_duration_since(self.refilled).as_millis();
+        // Bounded so that the product fits into 32 bits; more is not kept anyway.
         let earned = u32::try_from(since.min(60_000)).unwrap_or(0) * PER_SECOND / 1000;
         self.credits.earn(earned.min(INITIAL));
         self.refilled = now;
@@ -295,6 +299,7 @@ impl Http2Reader {
     /// Starts to close the connection. A header block that h2 has not seen is dropped at once.
     fn close(&mut self, offence: Offence, detail: &str) {
         if self.block.take().is_some() {
+            // h2 has seen nothing of the block, so for h2 this is between two frames.
             self.frames = FrameParser::default();
         }
         if self.closing.is_none() {

@@ -46,7 +46,9 @@ impl Link {
     pub(super) fn new(settings: &EtcdSettings) -> Result<Self, StoreError> {
         let mut options = ConnectOptions::new()
             .with_connect_timeout(CONNECT_TIMEOUT)
+            // Without, a member that is cut off from the others keeps its watches open, and says nothing on them.
             .with_require_leader(true)
+            // etcd's simple tokens expire after five minutes by default.
             .with_auto_token_refresh(true);
         if let Some(tls) = &settings.tls {
             let mut with = TlsOptions::new().ca_certificate(Certificate::from_pem(&tls.ca));
@@ -188,12 +190,15 @@ impl Link {
         let endpoint = &self.endpoints[member];
         let client = endpoint.connection.load_full();
         let connect = || Client::connect([&endpoint.url], Some(self.options.clone()));
+        // Calls that come meanwhile wait for this connection. If it fails, the cell stays empty and the next call
+        // connects.
         client.get_or_try_init(connect).await?;
         Ok(client)
     }
 
     /// Gives up the connection to a member. The next call opens another one.
     pub(super) fn reconnect(&self, member: usize) {
+        // A new cell: calls on the old connection end by themselves.
         self.endpoints[member].connection.store(Arc::default());
     }
 
@@ -230,6 +235,7 @@ fn is_too_old(version: &str) -> bool {
     };
     let patch = numbers.next().and_then(Result::ok).unwrap_or(0);
     match (major, minor) {
+        // The first releases with the fix of each branch.
         (..3, _) | (3, ..4) => true,
         (3, 4) => patch < 25,
         (3, 5) => patch < 8,

@@ -215,6 +215,8 @@ impl Ledger {
         };
         let mut changed = Vec::new();
         self.carry_out(decision, &mut changed);
+        // Reported apart: a level that has moved to another class is not found by comparing the shares of each
+        // class.
         for number in std::mem::take(&mut self.touched) {
             changed.extend(self.limit(number).map(|limit| (number, limit)));
         }
@@ -224,6 +226,7 @@ impl Ledger {
     fn carry_out(&mut self, decision: Decision, changed: &mut Vec<(u32, Seats)>) {
         let before = std::mem::replace(&mut self.division, decision.division);
         self.fair_fraction = decision.fair_fraction;
+        // With these divisions what a class gets follows from the class alone, so it cannot have changed.
         if decision.division == before && before != Division::ByDemand {
             return;
         }
@@ -328,6 +331,7 @@ impl Ledger {
                 continue;
             }
             let of_equal = equal.iter().map(|(_, place)| &*members[*place].1.numbers);
+            // Among equal remainders the first levels get the seats, as in `whole_seats`, whatever their class.
             let bound = self.bound(left, &of_equal.collect::<Vec<_>>());
             for (_, place) in equal {
                 shares[*place].more_below = bound;

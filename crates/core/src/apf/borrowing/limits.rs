@@ -21,12 +21,14 @@ impl LevelLimits {
     /// it is 0, the nominal limit is 0.
     pub fn of(level: &LevelSpec, total_seats: Seats, share_sum: u64) -> Self {
         let share = u64::from(total_seats) * u64::from(level.shares);
+        // Rounded up as in kube-apiserver, so the nominal limits may sum to more than the server has seats.
         let nominal = seats(share.div_ceil(share_sum.max(1)));
         let borrowing = match level.kind {
             LevelKind::Limited {
                 borrowing_limit_percent: Some(percent),
                 ..
             } => percent_of(nominal, percent),
+            // As in kube-apiserver: without a limit of its own, all seats of the server on top of the nominal ones.
             LevelKind::Limited { .. } | LevelKind::Exempt => total_seats,
         };
         Self {

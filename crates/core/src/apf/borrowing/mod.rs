@@ -111,6 +111,7 @@ pub(crate) fn rebalance(semantics: Semantics, parties: &[RebalanceInput]) -> Reb
             limits.next().unwrap_or(party.current)
         },
         target: match semantics {
+            // A quirk of kube-apiserver that its metrics show.
             Semantics::Compatible if party.exempt => other_target.unwrap_or(party.target()),
             _ => party.target(),
         },
@@ -251,6 +252,7 @@ impl Division {
             .map(|party| party.claim_by_demand())
             .collect();
         let allocation = allocate(as_f64(self.nominal_sum), &claims)?;
+        // Rounded one by one, as kube-apiserver does, although the limits may then sum to more.
         let limits = allocation.grants.iter().map(|&grant| rounded(grant));
         Ok((limits.collect(), allocation.fair_fraction))
     }
@@ -262,6 +264,7 @@ impl Division {
         limited: &[&RebalanceInput],
     ) -> Result<(Vec<Seats>, f64), AllocationError> {
         let max_sum = sum_of(limited.iter().map(|party| party.limits.max));
+        // The solver divides the whole amount or fails, and borrowing limits may not let the levels take it all.
         let amount = self.remaining.min(max_sum);
         let wanted_sum: f64 = limited.iter().map(|party| party.wanted()).sum();
         let is_enough = wanted_sum <= as_f64(amount);
@@ -290,6 +293,7 @@ fn whole_seats(amount: u64, grants: &[f64], limited: &[&RebalanceInput]) -> Vec<
     let mut seats: Vec<Seats> = grants.iter().map(|grant| rounded(grant.floor())).collect();
     let mut left = amount.saturating_sub(sum_of(seats.iter().copied()));
     let mut by_remainder: Vec<usize> = (0..grants.len()).collect();
+    // A stable sort: the same demand gives the same limits each time, or seats would move for nothing.
     by_remainder.sort_by(|&one, &other| {
         let remainder = |index: usize| grants[index] - grants[index].floor();
         remainder(other).total_cmp(&remainder(one))

@@ -139,6 +139,7 @@ impl Numbering {
             "ServiceAccount" => {
                 let account = subject.service_account.as_ref()?;
                 let namespace = &account.namespace;
+                // As in Kubernetes, the name may be a wildcard, and the namespace may not.
                 if account.name == "*" {
                     (NameScope::ACCOUNTS, namespace)
                 } else {
@@ -146,6 +147,7 @@ impl Numbering {
                     return Some(self.names.intern(NameScope::USER, user.as_bytes()));
                 }
             }
+            // A kind that this version does not know matches nobody.
             _ => return None,
         };
         if name == "*" && scope != NameScope::ACCOUNTS {
@@ -179,6 +181,7 @@ impl Numbering {
         let Some((resource, subresource)) = resource.split_once('/') else {
             return Some(self.names.intern(NameScope::RESOURCE, resource.as_bytes()));
         };
+        // No request has such a subresource: it is one segment of the path.
         if subresource.is_empty() || subresource.contains('/') {
             return None;
         }

@@ -158,6 +158,7 @@ impl<W: Copy> Entries<W> {
         let cell = &mut self.cells[index as usize];
         debug_assert!(cell.entry.is_some(), "a request is removed once");
         cell.entry = None;
+        // An id that somebody still holds matches nothing from now on, also once the cell has a new request.
         cell.generation = cell.generation.wrapping_add(1);
         cell.next_free = self.free;
         self.free = index;
@@ -199,6 +200,7 @@ impl<W: Copy> Entries<W> {
         if self.cells.is_empty() {
             return None;
         }
+        // An empty cell is a miss and not drawn again: that could take long in a slab that was large once.
         let entry = random.pick(&self.cells).entry.as_ref()?;
         (entry.phase == Phase::Waiting).then_some(entry)
     }

@@ -272,6 +272,8 @@ impl FlowTable {
             return flow.ownership;
         }
         if !is_owners {
+            // A tenant with many flows does not become the owner: a request of it in the namespace of another
+            // tenant would take that one's weight away.
             if self.tenants.flows_of(tenant) + 1 >= self.tenants.flows(owner) {
                 return 0;
             }
@@ -387,6 +389,8 @@ impl FlowTable {
     fn own(&mut self, number: u32, tenant: u64, now: SeatSeconds) {
         let owner = self.tenants.acquire(tenant, now);
         let flow = &mut self.all[number as usize];
+        // What earlier owners' requests hold is the new owner's from now on: the weight that they are compared with
+        // is, too.
         self.tenants.hold(owner, 0, flow.seats);
         if flow.owner != NONE {
             self.tenants.hold(flow.owner, flow.seats, 0);
@@ -394,6 +398,7 @@ impl FlowTable {
         }
         flow.owner = owner;
         flow.owners_requests = 0;
+        // 0 says of a request that it is not the owner's.
         flow.ownership = flow.ownership.wrapping_add(1).max(1);
     }
 
@@ -501,6 +506,8 @@ impl FlowState {
 
     /// The seat-time that its executing requests have received, in units of seat-seconds.
     pub(super) fn received(&self, now: Time) -> u64 {
+        // Both numbers wrap around. Their difference is right as long as it is below 2⁶⁴ seat-nanoseconds, 584
+        // seat-years.
         let all = now.as_nanos().wrapping_mul(self.executing.into());
         SeatSeconds::from_seat_nanos(all.wrapping_sub(self.began)).units()
     }

@@ -273,6 +273,7 @@ impl TenantTable {
     pub(super) fn activate(&mut self, number: u32) {
         let tenant = &mut self.all[number as usize];
         tenant.active += 1;
+        // Only the first `allowance` flows of a tenant add weight; further ones share it.
         self.weight += u64::from(tenant.active <= self.allowance);
     }
 

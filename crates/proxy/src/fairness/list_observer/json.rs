@@ -98,6 +98,7 @@ impl JsonList {
                     1
                 }
                 Text::Inside => self.string(rest),
+                // What is escaped does not get into the word: no name or value that is looked for has a backslash.
                 Text::Escaped => {
                     self.position += 1;
                     self.text = Text::Inside;
@@ -177,6 +178,7 @@ impl JsonList {
 
     fn open(&mut self, byte: u8) {
         match (self.depth, byte) {
+            // A list of Kubernetes is an object.
             (0, b'[') => self.end = End::Broken,
             (1, b'[') if self.field == TopLevelField::Items => {
                 self.facts.has_items = true;
@@ -239,6 +241,7 @@ impl JsonList {
             match self.field {
                 TopLevelField::Kind => self.facts.check_kind(word),
                 TopLevelField::ApiVersion => self.facts.check_api_version(word),
+                // Go encodes a nil slice so: a list without objects.
                 TopLevelField::Items if word == b"null" => {
                     self.facts.has_items = true;
                     self.facts.all_items = true;
