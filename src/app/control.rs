@@ -66,6 +66,7 @@ impl ControlTasks {
     pub(super) fn start(mut self, gateway: &mut Gateway) -> Result<AdminAddresses, ServeError> {
         let control = gateway.control();
         let _inside = control.enter();
+        // Before anything is announced: until a handler is installed, SIGHUP ends the process.
         let hangup = signal(SignalKind::hangup())?;
         let mut checks = self.checks_of_policies(gateway);
         if let Some(hosting) = &self.hosting {

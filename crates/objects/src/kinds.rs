@@ -204,6 +204,7 @@ fn dangling(schema: &Value) -> Value {
         .into_iter()
         .flatten()
         .find(|condition| condition["type"] == "Dangling")
+        // As kubectl shows it until a controller has decided.
         .map_or_else(|| json!("?"), |condition| condition["status"].clone())
 }
 
@@ -226,6 +227,8 @@ fn default_flow_schema(schema: &mut Value) {
 }
 
 fn default_level(level: &mut Value) {
+    // In v1 the field is a pointer, so that a zero is meant. In v1beta3 it is a number: there, an annotation says
+    // so.
     if level["spec"]["limited"].is_object()
         && level["spec"]["limited"]["nominalConcurrencyShares"].is_null()
     {

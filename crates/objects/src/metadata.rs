@@ -178,6 +178,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<ApiFieldError> {
         extra.sort_unstable();
         extra.dedup();
         if !extra.is_empty() {
+            // Go prints a slice of strings with `%#v` here.
             let extra: Vec<String> = extra.iter().map(|one| Quoted(one).to_string()).collect();
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new \
@@ -205,6 +206,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<ApiFieldError> {
         let (new, old) = (of(object).get(field), of(old).get(field));
         if new != old {
             let text = matches!(field, "name" | "namespace" | "uid");
+            // Go shows what is absent by its type: an empty string, or a pointer that is nil.
             let absent = if text { json!("") } else { Value::Null };
             errors.push(ApiFieldError::invalid(
                 &format!("metadata.{field}"),
@@ -264,6 +266,8 @@ fn check_annotations(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let mut total = 0;
     for (key, value) in entries(object, "annotations") {
         total += key.len() + value.len();
+        // As Go's `ValidateAnnotations`, which lowers the key first: unlike a label's, its domain may have capital
+        // letters.
         for text in names::qualified(&key.to_lowercase()) {
             errors.push(ApiFieldError::invalid(field, &json!(key), text));
         }

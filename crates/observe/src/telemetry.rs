@@ -124,6 +124,7 @@ impl Telemetry {
     /// Samples until it is dropped. To be spawned on the control runtime.
     pub async fn run(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(sampler::PERIOD);
+        // After the process was stopped for a while, a sample for each missed tick would say nothing.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut kept_up, mut swept) = (Time::ZERO, self.clock.now());
         let mut users_swept = swept;

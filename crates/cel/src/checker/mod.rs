@@ -111,6 +111,7 @@ pub(crate) fn check(
         checker.issues.report(CodePosition::NONE, message);
     }
     if checker.issues.is_empty() {
+        // As in cel-go, only literals of an expression without errors of types are looked at.
         literals::validate(&mut checker);
         checker.name_types();
     }

@@ -150,6 +150,7 @@ fn to_bool<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     match &args[0] {
         CelValue::Bool(value) => Ok(CelValue::Bool(*value)),
         CelValue::String(text) => match &**text {
+            // What Go's `ParseBool` takes.
             "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(CelValue::Bool(true)),
             "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(CelValue::Bool(false)),
             _ => failed(&args[0], "bool"),
@@ -202,6 +203,7 @@ fn to_int<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
         CelValue::Uint(value) => i64::try_from(*value).map_err(|_| int_range())?,
         CelValue::Double(value) => {
             let limit = 9_223_372_036_854_775_808.0;
+            // As cel-go, which refuses −2⁶³, too, although it fits.
             if value.is_nan() || *value <= -limit || *value >= limit {
                 return Err(int_range());
             }
@@ -236,6 +238,7 @@ fn to_uint<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
             *value as u64
         }
         CelValue::String(text) => match text.parse() {
+            // Go's `ParseUint` takes no sign.
             Ok(value) if !text.starts_with('+') => value,
             _ => return failed(&args[0], "uint"),
         },

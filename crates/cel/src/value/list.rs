@@ -169,6 +169,7 @@ impl<'a> CelList<'a> {
         let size = size.check()?;
         let len = self.len().saturating_add(other.len());
         let joins = self.joins().max(other.joins()) + 1;
+        // Bounded: dropping a list drops those that it refers to, one within the other, on the stack.
         if len <= COPIED_UP_TO || joins > MAX_JOINS {
             work.burn(2 * len as u64)?;
             if len > 1_000_000 {
@@ -192,6 +193,8 @@ impl<'a> CelList<'a> {
         work: &mut CelWork<'_>,
     ) -> Result<(), CelError> {
         if let ListKind::Shared(data) = &mut self.0
+            // The list that a `map` or `filter` collects has no other holder. To copy it for each element would
+            // cost the square of its length.
             && let Some(data) = Arc::get_mut(data)
         {
             let mut size = data.size;

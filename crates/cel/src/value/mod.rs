@@ -113,6 +113,7 @@ impl ValueSize {
 
     fn add(&mut self, part: Self) {
         self.depth = self.depth.max(part.depth);
+        // A part that is shared counts as often as it occurs, which may be more than 2⁶⁴ times.
         self.nodes = self.nodes.saturating_add(part.nodes);
     }
 

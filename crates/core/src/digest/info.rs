@@ -85,6 +85,7 @@ impl RequestInfo {
         if raw_path
             .iter()
             .chain(raw_query)
+            // Go refuses control characters in a URL, and a blank ends the target of a request line.
             .any(|&b| b <= b' ' || b == 0x7f)
         {
             return Err(InfoError::BadByte);
@@ -273,6 +274,7 @@ impl RequestInfo {
             && self.at(*word) == b"namespaces"
         {
             self.namespace = *namespace;
+            // `/namespaces/x/status` is the namespace itself, not a resource `status` in it.
             if let [third, ..] = rest
                 && !matches!(self.at(*third), b"status" | b"finalize")
             {
@@ -282,6 +284,7 @@ impl RequestInfo {
         let nth = |n: usize| segments.get(n).copied().unwrap_or_default();
         self.resource = nth(0);
         self.name = nth(1);
+        // Everything behind the name is the path for the proxied server.
         if self.verb != Verb::Proxy {
             self.subresource = nth(2);
         }
@@ -294,12 +297,14 @@ impl RequestInfo {
 
     /// Reads what depends on the query.
     fn read_query(&mut self, parameters: &Parameters<'_>, form: Form) {
+        // Asked before the verb is settled, which turns a `get` without a name into a list.
         let is_read = self.verb == Verb::Get && self.has_no_name();
         self.settle_verb(parameters);
         if self.is_resource
             && matches!(self.verb, Verb::List | Verb::Watch | Verb::DeleteCollection)
         {
             let (options, name) = ListOptions::decode(parameters, form == Form::Plain);
+            // As in the original, only for what the method made a `get`: a deletecollection has no name.
             self.selector_name = name.filter(|_| is_read);
             self.list = Some(Box::new(options));
         }

@@ -177,6 +177,7 @@ impl EvictionRefusal {
         let refuses =
             format!("The disruption budget {name} does not allow evicting pods currently");
         let cause = match conditions::why_false(conditions).filter(|(_, text)| !text.is_empty()) {
+            // Before the numbers, which are older than the failed sync.
             Some(("SyncFailed", text)) => format!("{refuses} because it failed sync: {text}"),
             _ if current_healthy <= desired_healthy => format!(
                 "The disruption budget {name} needs {desired_healthy} healthy pods and has \

@@ -48,6 +48,7 @@ impl LocatedDocument {
 /// As [`documents()`](super::documents()).
 pub fn located_documents(text: &[u8]) -> Result<Vec<LocatedDocument>, YamlError> {
     let values = documents(text)?;
+    // Lines are only for messages: a document whose lines cannot be found is used without them.
     let lines = lines_of_all(text, usize::MAX).unwrap_or_default();
     let mut lines = lines.into_iter();
     let located = values.into_iter().map(|value| LocatedDocument {
@@ -156,6 +157,7 @@ struct KeyVisitor<'a> {
 
 /// Where `part` stands in `text`, if it is a part of it.
 fn position(text: &str, part: &str) -> Option<usize> {
+    // A scalar without escapes is lent from the text, so its address says where it is.
     let place = part.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     let rest = text.get(place..)?;
     rest.starts_with(part).then_some(place)

@@ -54,6 +54,7 @@ impl ManagerKey {
             ManagerOperation::Update => version,
         };
         let parts = [
+            // In the order of the fields of Go's struct, whose JSON is the identity there.
             ("manager", manager),
             ("operation", operation.name()),
             ("apiVersion", version),

@@ -151,6 +151,7 @@ impl KindRows {
 impl RequestRegistry {
     /// A new row for requests of `kind`; `None` if there are too many kinds already.
     pub(super) fn add(&self, kind: &RequestLabels) -> Option<Arc<Row>> {
+        // Without the lock: once there are too many kinds, requests of new ones would take it again and again.
         if self.is_full.load(Ordering::Relaxed) {
             return None;
         }
@@ -256,6 +257,7 @@ impl RequestRegistry {
 
     /// Everything counted, by kind.
     pub(crate) fn totals(&self) -> Vec<(RequestLabels, RequestTotals)> {
+        // Copied, which costs pointers, so that no core waits for the lock while a scrape adds up.
         let rows = lock(&self.rows).clone();
         rows.into_iter()
             .map(|(kind, rows)| (kind, rows.totals()))

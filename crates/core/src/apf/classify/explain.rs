@@ -175,6 +175,7 @@ fn first_match<T>(
     for (i, rule) in rules.iter().enumerate() {
         match misfit(rule) {
             None => return Ok(i),
+            // Reasons are ordered as the checks are: one that fails later fits more of the request.
             Some(reason) if closest.0.is_none() || reason > closest.1 => {
                 closest = (Some(i), reason);
             }

@@ -269,6 +269,7 @@ impl Reader<'_> {
         if self.column() > column {
             return self.block(Some(column), false);
         }
+        // A list may be at the column of its key: the dashes count as indentation.
         if self.column() == column && self.is_dash() {
             return self.list(column);
         }
@@ -295,6 +296,7 @@ impl Reader<'_> {
             if self.column() > column {
                 return self.refuse("indentation that fits no block");
             }
+            // The next key of the mapping that the list is a value of.
             if !self.is_dash() {
                 return Ok(items.into());
             }

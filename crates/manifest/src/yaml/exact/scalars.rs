@@ -164,6 +164,7 @@ impl Reader<'_> {
         };
         let (c, digits) = match byte {
             b'\n' => {
+                // An escaped line break joins the lines: it is not even a space.
                 let breaks = self.skip_breaks();
                 text.extend(std::iter::repeat_n('\n', breaks - 1));
                 return Ok(());

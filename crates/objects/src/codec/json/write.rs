@@ -101,6 +101,7 @@ impl Writer {
     }
 
     fn finish(mut self) -> Vec<u8> {
+        // Go's `Encoder` writes a newline at the end. `MarshalIndent`, with which kube-apiserver indents, does not.
         if !self.pretty {
             self.out.push(b'\n');
         }
@@ -248,6 +249,7 @@ impl Writer {
         for (at, c) in text.char_indices() {
             if !matches!(
                 c,
+                // Besides what JSON requires, Go escapes what a browser could misread in HTML or in a script.
                 '\0'..' ' | '"' | '\\' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}'
             ) {
                 continue;
