@@ -268,6 +268,8 @@ fn not_matched(policy: &Policy, digest: &RequestDigest, matched: SchemaIndex) ->
                 reasons: reasons.iter().map(ToString::to_string).collect(),
             })
         });
+    // The catch-all takes what no schema matches, although its own rules do not match either: then all schemas were
+    // tried.
     let is_last_resort = policy.explain(matched, digest).is_err();
     let count = if is_last_resort {
         policy.schemas().len()

@@ -95,6 +95,7 @@ impl PolicySet {
                 CompiledPolicy::compile(policy, own, patterns)
             });
             let constraints = policy.spec.as_ref().map(|spec| &spec.match_constraints);
+            // Compared as text: most sets repeat a few matchConstraints, and these are matched once for a request.
             let constraints = serde_json::to_string(&constraints).unwrap_or_default();
             compiled.constraints = *distinct.entry(constraints).or_insert(number);
             set.index.insert(number, compiled.matcher.as_ref());
@@ -131,6 +132,7 @@ impl PolicySet {
             }
             let numbers = policy.conditions.iter().map(|condition| {
                 let (count, number) = counts.get_mut(condition.source.as_str())?;
+                // A condition that only one policy has is not worth a place among the results of a request.
                 if *count < 2 || condition.program.is_err() {
                     return None;
                 }

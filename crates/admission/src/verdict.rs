@@ -45,6 +45,7 @@ impl PolicyDenial<'_> {
             "Forbidden" => 403,
             "Unauthorized" => 401,
             "RequestEntityTooLarge" => 413,
+            // The reasons that a validation may name; `Invalid` and any other are 422.
             _ => 422,
         }
     }
@@ -92,6 +93,7 @@ fn shown_name<'r>(attributes: &AdmissionAttributes<'r>, objects: AdmissionObject
         return "Unknown";
     };
     if !matches!(object.at(&["metadata"]), Some(CelJson::Object(_))) {
+        // As Go's `NewForbidden`, where an object has no metadata to ask for a name.
         return "Unknown/errorGettingName";
     }
     let names = [["metadata", "name"], ["metadata", "generateName"]];

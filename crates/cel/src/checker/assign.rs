@@ -81,6 +81,7 @@ impl Substitutions {
     }
 
     fn fits(&mut self, from: &CelType, to: &CelType) -> bool {
+        // The result does not matter any more: the expression is refused for its types.
         if !self.step() {
             return true;
         }
@@ -131,6 +132,7 @@ impl Substitutions {
             }
             if self.fits(of, &known) {
                 let general = most_general(of, &known).clone();
+                // A variable that stood for a type which contains it would make an endless type.
                 if self.absent_from(variable, &general) {
                     self.bind(variable, general);
                 }

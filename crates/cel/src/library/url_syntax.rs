@@ -192,6 +192,7 @@ impl ParsedUrl {
         }
         let mut places = std::collections::HashMap::new();
         for part in self.query.split('&') {
+            // Go takes a semicolon for a mistake, since some servers read it as a separator.
             if part.is_empty() || part.contains(';') {
                 continue;
             }
@@ -260,6 +261,7 @@ impl ParsedUrl {
                 .next()
                 .is_some_and(|first| first.contains(':'))
         {
+            // Otherwise what is before the colon would be read as a scheme.
             out.push_str("./");
         }
         out.push_str(&path);
@@ -392,6 +394,7 @@ fn parse_literal(host: &str) -> Result<String, String> {
     let (name, port) = (&host[1..end], &host[end + 1..]);
     check_port(port)?;
     let unescaped = match name.find("%25") {
+        // The percent sign of a zone is escaped itself (RFC 6874).
         Some(zone) => {
             let mut unescaped = UrlPart::Host.unescape(&name[..zone])?;
             unescaped.extend(UrlPart::Zone.unescape(&name[zone..])?);

@@ -102,6 +102,7 @@ impl RulesBuilder {
             }
             LabelOperator::NotIn | LabelOperator::NotEquals => rule.none_of.extend(values),
             LabelOperator::GreaterThan => {
+                // What is no number never holds: no number is greater than the greatest.
                 rule.over = rule.over.max(number(&values).or(Some(i64::MAX)));
             }
             LabelOperator::LessThan => {
@@ -167,6 +168,7 @@ impl Rules {
         if self.needed > count {
             return false;
         }
+        // Whichever has fewer labels is gone through; each is looked up in the other.
         if self.keys.len() <= count {
             return self.hold_by(|key| labels.value(key));
         }
@@ -179,6 +181,7 @@ impl Rules {
                 }
             }
         }
+        // Needed labels that the object does not have were not met in its labels.
         found == self.needed
     }
 

@@ -78,6 +78,8 @@ impl ComparedWorld {
             let Some(fewest) = fewest.filter(|fewest| *fewest < FEWEST_REQUESTS) else {
                 break;
             };
+            // A fifth more than needed, since the numbers of requests vary; no more than tenfold, since a client
+            // may never send enough.
             let times = 1.2 * f64::from(FEWEST_REQUESTS) / f64::from(fewest.max(1));
             world.seconds *= times.min(10.0);
             played = play(&world);
