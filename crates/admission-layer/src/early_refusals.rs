@@ -26,7 +26,7 @@ impl AdmissionSide {
     /// The reply to a request that is refused because the upstream has not told its resources.
     pub(crate) fn unread(call: &Call) -> Reply {
         let error = StatusError::unavailable(
-            "fairgate: the resources of the upstream have not been read yet, so it is not known what this request is about".to_owned(),
+            "fairgate: the resources of the upstream have not been read yet, so it is not known whether an admission policy matches this request".to_owned(),
         );
         RefusedRequest::error(&error, reasons::FAILED, output(call)).reply(&[], &call.context)
     }

@@ -152,7 +152,7 @@ fn without_discovery_they_are_refused_and_told_why() {
         world.enforce(&policies);
         let kind = ("x.io/v1", "Widget", &core_v1::CONFIG_MAP);
         let got = protobuf(&world, ("POST", WIDGETS), kind, &json!({})).await;
-        let text = "fairgate: the resources of the upstream have not been read yet, so it is not known what this request is about";
+        let text = "fairgate: the resources of the upstream have not been read yet, so it is not known whether an admission policy matches this request";
         assert_eq!((got.code, &*got.message()), (503, text));
         assert_eq!(got.reason(), "admission-failed");
         assert!(world.sent().is_empty());

@@ -26,7 +26,7 @@ pub enum ExactBodyError {
     #[error(transparent)]
     Yaml(#[from] YamlBodyError),
     /// It is YAML that kube-apiserver may read differently.
-    #[error("fairgate evaluates no YAML that can be read differently, send JSON: {0}")]
+    #[error("fairgate does not evaluate YAML that can be read in different ways, send JSON: {0}")]
     Inexact(String),
 }
 

@@ -186,7 +186,7 @@ fn yaml_becomes_json_or_is_refused() {
             assert!(
                 refused
                     .to_string()
-                    .starts_with("fairgate evaluates no YAML"),
+                    .starts_with("fairgate does not evaluate YAML"),
                 "{refused}"
             );
         }

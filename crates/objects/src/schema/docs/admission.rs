@@ -26,7 +26,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ),
             (
                 "matchConstraints",
-                "Which writes the policy is about. Required.",
+                "Which writes the policy applies to. Required.",
             ),
             (
                 "validations",
@@ -57,7 +57,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         &[
             (
                 "observedGeneration",
-                "The generation of the policy that the status is about.",
+                "The generation of the policy that the status was computed from.",
             ),
             (
                 "typeChecking",
@@ -182,7 +182,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ),
             (
                 "matchResources",
-                "Which of the writes that the policy is about the binding is about. Absent: all.",
+                "To which of the policy's writes the binding applies. Absent: to all.",
             ),
             (
                 "validationActions",
@@ -213,7 +213,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
     (
         PACKAGE,
         "MatchResources",
-        "MatchResources says which writes a policy or a binding is about.",
+        "MatchResources says to which writes a policy or a binding applies.",
         &[
             (
                 "namespaceSelector",

@@ -301,7 +301,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "FieldSelectorRequirement",
         "FieldSelectorRequirement is one condition of a selection by fields.",
         &[
-            ("key", "The field that it is about."),
+            ("key", "The field that the requirement applies to."),
             ("operator", "In, NotIn, Exists or DoesNotExist."),
             ("values", "The values to compare with, for In and NotIn."),
         ],
@@ -311,7 +311,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         "LabelSelectorRequirement",
         "LabelSelectorRequirement is one condition of a selection by labels.",
         &[
-            ("key", "The label that it is about."),
+            ("key", "The label that the requirement applies to."),
             ("operator", "In, NotIn, Exists or DoesNotExist."),
             ("values", "The values to compare with, for In and NotIn."),
         ],
@@ -334,7 +334,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
             ("status", "True, False or Unknown."),
             (
                 "observedGeneration",
-                "The generation of the object that the condition is about.",
+                "The generation of the object that the condition was computed from.",
             ),
             (
                 "lastTransitionTime",

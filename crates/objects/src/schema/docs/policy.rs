@@ -43,7 +43,7 @@ pub(super) static TEXTS: &[TypeTexts] = &[
         &[
             (
                 "observedGeneration",
-                "The generation of the budget that the status is about.",
+                "The generation of the budget that the status was computed from.",
             ),
             (
                 "disruptedPods",
