@@ -196,6 +196,7 @@ impl Election {
         match outcome {
             LeaseWrite::Stored(object) => {
                 self.state = LeaseState::Seen(SeenLease { object, since: now });
+                // From when it was sent: another candidate may have seen the lease just after the server stored it.
                 self.leads_until = Some(sent.plus(RENEW_DEADLINE));
                 self.due = sent.plus(RETRY_PERIOD);
             }
@@ -224,6 +225,7 @@ impl Election {
         }
         let mut lease = seen.object.clone();
         lease["spec"]["holderIdentity"] = json!("");
+        // As client-go does: the API refuses 0.
         lease["spec"]["leaseDurationSeconds"] = json!(1);
         lease["spec"]["renewTime"] = json!(micro_time(date));
         Some(lease)

@@ -206,7 +206,7 @@ pub fn validate_update(object: &Value, old: &Value) -> Vec<ApiFieldError> {
         let (new, old) = (of(object).get(field), of(old).get(field));
         if new != old {
             let text = matches!(field, "name" | "namespace" | "uid");
-            // Go shows what is absent by its type: an empty string, or a pointer that is nil.
+            // Go shows an absent text as empty, and anything else that is absent as null.
             let absent = if text { json!("") } else { Value::Null };
             errors.push(ApiFieldError::invalid(
                 &format!("metadata.{field}"),

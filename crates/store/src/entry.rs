@@ -115,6 +115,7 @@ impl Memo {
         if let Some(found) = self.get() {
             return found;
         }
+        // Without the lock, since it may take milliseconds. Two threads may make it; one of both is kept.
         let made = Arc::new(make());
         let kept = lock(&self.0)
             .get_or_insert_with(|| CachedValue {

@@ -170,6 +170,7 @@ impl UsageByPrefix {
                 continue;
             };
             *usage = usage.after(change);
+            // Names that come and go leave nothing behind.
             if usage.objects == 0 {
                 self.0.remove(prefix);
             }

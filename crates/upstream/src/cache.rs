@@ -107,6 +107,7 @@ impl<K: Copy + Eq + Hash, V: Clone> ExpiringCache<K, V> {
             expires: now.plus(life.ttl),
             stamp,
         };
+        // Under the lock of the insertions, so that every entry has an insertion by which it leaves.
         self.entries.insert(key, entry);
         insertions.bytes = insertions.bytes.saturating_add(life.bytes);
         insertions.queue.push_back(Insertion {

@@ -298,6 +298,7 @@ impl<L: Lookup> LookupParts<L> {
         } else {
             (&self.negative, &self.positive)
         };
+        // Removed first: for a moment nothing is known of the key, but never two things.
         other.remove(&key);
         into.put(key, value, self.clock.now(), retention.life);
     }
@@ -360,6 +361,7 @@ impl<L: Lookup> Flight<L> {
 impl<L: Lookup> Drop for Flight<L> {
     fn drop(&mut self) {
         let parts = &self.parts;
+        // The turn is free before the waiters are woken, since they may ask for something else at once.
         self.pending = None;
         let result = self.result.take();
         let result = result.unwrap_or_else(|| Err(LookupFailure::Abandoned.into()));

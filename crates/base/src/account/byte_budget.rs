@@ -221,6 +221,7 @@ impl ByteShare {
 
 impl Drop for ByteShare {
     fn drop(&mut self) {
+        // First: bytes that were given up are no longer counted, and must not be returned once more.
         self.end_unfinished();
         self.give_back(self.bytes);
     }

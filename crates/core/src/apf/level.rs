@@ -224,6 +224,7 @@ impl<W: Copy> Level<W> {
         let result = act(&mut guarded.set);
         drop(guarded);
         if let Some(notice) = notice {
+            // After the lock is released: the list of changes has a lock that all levels share.
             notice.send();
         }
         result

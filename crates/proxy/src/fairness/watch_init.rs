@@ -57,6 +57,7 @@ impl InitSign {
         let version = options.map_or("", |options| &options.resource_version);
         match options.and_then(|options| options.send_initial_events) {
             Some(true) => Self::Bookmark,
+            // As without a version, a watch from version 0 begins with the objects that exist.
             _ if !version.is_empty() && version != "0" => Self::Head,
             _ => Self::Pause,
         }
@@ -161,6 +162,8 @@ impl WatchGuard {
         let semantics = gate.policy().view.policy().settings().semantics;
         let limit = (semantics == Semantics::Improved).then(|| gate.now().plus(MAX_INITIALIZATION));
         if let Some(seat) = &*self.initializing.seat.borrow() {
+            // From the head on, this guard decides how long the seat is held, not the time limit of ordinary
+            // requests.
             seat.set_deadline(Time::NEVER);
         }
         match self.sign {
@@ -311,6 +314,7 @@ impl AnnotationSearch {
     fn saw(&mut self, data: &[u8]) -> bool {
         let keep = INITIAL_EVENTS_END.len() - 1;
         let mut joint = std::mem::take(&mut self.before);
+        // The text may be cut between two frames.
         joint.extend_from_slice(&data[..data.len().min(keep)]);
         if contains(&joint) || contains(data) {
             return true;

@@ -58,6 +58,7 @@ impl Inner {
         self.read_bytes.set(bytes);
         let mut read = self.read.borrow_mut();
         if bytes > MOST_KEPT {
+            // Frees what was kept, and marks that there is no way back.
             *read = None;
         } else if let Some(read) = &mut *read {
             read.push(data.clone());
@@ -89,6 +90,7 @@ impl BodyRecovery {
                 inner.back.take(),
                 inner.read.take(),
             ) {
+                // First of all: what is left of such a body is not the body that the client meant.
                 (Some(failure), ..) => RecoveredBody::ClientFailed(failure),
                 (None, Some(mut body), Some(read)) => {
                     body.put_back(read);
@@ -145,6 +147,7 @@ impl RetryableBody {
                 _ => ClientFailure::Incomplete,
             }));
         }
+        // An error of the body makes hyper reset the stream, so it is kept back until a reset has its turn.
         let failing = std::mem::replace(&mut self.failing, Failing::Over);
         let turn = match failing {
             Failing::No(Some(connection)) => connection.reset_turn(),

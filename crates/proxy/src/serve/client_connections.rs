@@ -112,6 +112,7 @@ impl ClientConnections {
         loop {
             let ended = self.ended.notified();
             tokio::pin!(ended);
+            // Registered before it looks: a connection that ends in between would be missed.
             ended.as_mut().enable();
             if holds() {
                 return;

@@ -93,6 +93,7 @@ impl HangupWatcher {
             self.epoll.get_ref(),
             connection,
             EventData::new_u64(key(index, generation)),
+            // Edge-triggered: a connection that has hung up stays so, and would wake the core again and again.
             EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR | EventFlags::ET,
         )?;
         Ok(hangup)
@@ -125,6 +126,7 @@ impl HangupWatcher {
                 Some(&NOW),
             )?;
             if events.is_empty() {
+                // Not before: there may be more events than fit into one call.
                 ready.clear_ready();
             }
             for event in &events {
@@ -205,6 +207,8 @@ impl Hangup {
 
 impl Drop for Hangup {
     fn drop(&mut self) {
+        // The kernel forgets the connection when it is closed. Until then the generation tells its events from
+        // those of the next.
         self.watcher.slots.borrow_mut().give_back(self.index);
     }
 }
