@@ -317,6 +317,7 @@ impl Snapshot {
                 Err(error) => Sha256::digest(error.to_string()),
             };
             digest.update(name.as_bytes());
+            // Names have no NUL, so no name and content can be taken for another pair.
             digest.update([0]);
             digest.update(contents);
         }

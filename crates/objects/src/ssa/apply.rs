@@ -64,6 +64,8 @@ pub fn apply(
     } else {
         None
     };
+    // A client that changes from `kubectl apply` to server-side apply owns what its annotation says that it
+    // applied.
     let remaining = match released {
         Some(owned) => conflicts.except(&owned),
         None => conflicts,

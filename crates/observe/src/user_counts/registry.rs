@@ -160,6 +160,7 @@ impl UserRegistry {
             recent: rows.present_weight(),
         };
         let mut counts: Vec<UserCount> = keys.iter().map(count).collect();
+        // Cores that add a key do not wait for the sort.
         drop(keys);
         counts.sort_by(|a, b| {
             let by_weight = b.recent.total_cmp(&a.recent);
@@ -197,6 +198,7 @@ fn lightest(keys: &BTreeMap<UserLabels, KeyRows>) -> Vec<UserLabels> {
         .map(|(labels, rows)| (rows.weight, labels))
         .collect();
     by_weight.sort_by(|a, b| b.0.total_cmp(&a.0));
+    // Down to a half, so that the sort is not needed again at the next sweep.
     let rest = by_weight.into_iter().skip(MAX_KEYS / 2);
     rest.map(|(_, labels)| labels.clone()).collect()
 }

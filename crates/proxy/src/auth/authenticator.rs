@@ -147,6 +147,7 @@ impl Authenticator {
         }
         let at = now.unix_seconds();
         if let Some(proxy) = &self.settings.front_proxy {
+            // Before the certificate is taken for that of a user: a front proxy speaks for the user in its headers.
             match proxy.authenticate(credentials.headers, chain, &mut peer.front_proxy, at) {
                 Ok(Some(identity)) => return Some(identity),
                 Ok(None) => {}
@@ -271,6 +272,7 @@ impl Authenticator {
     ) -> AuthOutcome {
         static ANONYMOUS: LazyLock<Arc<Identity>> =
             LazyLock::new(|| Arc::new(Identity::new(User::anonymous())));
+        // As in Kubernetes, wrong credentials are refused and not taken for none.
         if failures.is_empty() && self.settings.anonymous.allows(decoded_path) {
             return AuthOutcome::known(last.of(&ANONYMOUS));
         }

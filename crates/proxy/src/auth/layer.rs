@@ -191,6 +191,8 @@ impl Parsed {
             }
             None => identity,
         };
+        // After impersonation has read its headers: nothing of what the client says about identities is left for
+        // the upstream.
         strip_identity_headers(headers, &rules.names)?;
         let digest = Arc::new(RequestDigest {
             info: self.info,

@@ -122,6 +122,7 @@ impl CheckedSocket {
             return Poll::Ready(Ok(()));
         }
         let mut scratch = [0; 8192];
+        // So many reads in one turn at most, so that a client that keeps sending does not keep the core.
         for _ in 0..64 {
             let mut buf = ReadBuf::new(&mut scratch);
             match Pin::new(&mut self.socket).poll_read(cx, &mut buf) {
