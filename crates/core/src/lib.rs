@@ -4,6 +4,8 @@
 //! is no clock, no I/O and no task in here: time, randomness and waiting requests are arguments, so that the
 //! same input gives the same result. Threads share [`cells`] and [`mailbox`]es, and take their locks from
 //! [`sync`], so that loom can try every interleaving.
+//!
+//! Not here: HTTP, timers, waking who waits, and where policy objects come from.
 
 pub mod apf;
 pub mod cells;

@@ -1,9 +1,13 @@
-//! Sources of policy objects.
+//! Sources of policies, of flow control and of admission: files, the store of the hosted API, the upstream's API.
 //!
 //! A [`PolicySource`] yields complete sets of objects, each with a revision, as documents with their origin. It
 //! compiles nothing: its caller compiles a policy from a set or rejects the set as a whole, and reports the
 //! outcome by [`PolicySource::report`]. For sets the size of a policy; large sets such as pods need a reflector
 //! of their own.
+//!
+//! Sets that came into force can be kept in a file ([`LastGoodFile`]), for a start at which the source has errors.
+//!
+//! Not here: what the objects mean, when a kept set is used, and applying a policy (`src/app`).
 
 mod admission_files;
 mod admission_store;
