@@ -24,10 +24,12 @@ pub(crate) fn check(options: &Value, old: &Value, facts: &WriteFacts) -> Result<
 
 /// Sets the options that the server chooses for an object.
 pub(crate) fn choose(options: &mut Value, old: &Value, facts: &WriteFacts) {
+    // As the storage of namespaces does, so that no later namespace of this name is deleted.
     let uid = &old["metadata"]["uid"];
     if is_of_namespace(facts) && options["preconditions"]["uid"].is_null() && uid.is_string() {
         options["preconditions"]["uid"] = uid.clone();
     }
+    // As `BeforeDelete`, which takes a negative period for one second.
     if grace_period(options).is_some_and(|period| period < 0) {
         set_grace_period(options, 1);
     }
@@ -80,6 +82,7 @@ fn grace_period_of_pod(options: &Value, pod: &Value) -> i64 {
         pod["status"]["phase"].as_str(),
         Some("Failed" | "Succeeded")
     );
+    // There is no kubelet that has to stop it.
     if !is_scheduled || has_ended {
         return 0;
     }

@@ -100,6 +100,7 @@ impl UserResets {
         recent.decay(now, limits.interval);
         recent.resets += 1;
         if recent.resets > limits.burst {
+            // Until half of the resets are forgotten: otherwise the next one would begin another refusal.
             recent.refused_until = now.plus(limits.interval * (limits.burst / 2));
             let until = recent.refused_until.as_nanos();
             self.refusing_until.fetch_max(until, Ordering::Relaxed);
@@ -113,6 +114,7 @@ impl UserResets {
             return true;
         }
         let last = self.decayed_until.load(Ordering::Relaxed);
+        // At most once a second, because it looks at all users.
         if now.since(Time::from_nanos(last)) >= Duration::from_secs(1) {
             self.decayed_until.store(now.as_nanos(), Ordering::Relaxed);
             self.users.retain(|_, recent| {

@@ -64,6 +64,7 @@ impl DrainController {
     /// Advances to `phase`; does nothing if that is not later than the current one.
     pub fn advance(&self, phase: DrainPhase) {
         self.phase.send_if_modified(|now| {
+            // Never back: a gateway that is dropped while it drains is over.
             let later = *now < phase;
             if later {
                 *now = phase;
@@ -79,6 +80,7 @@ impl DrainController {
         self.advance(DrainPhase::Stopping);
         let _ = tokio::time::timeout(settings.limit, connections.all_ended()).await;
         self.advance(DrainPhase::Ended);
+        // Connections close themselves when they see the phase; those that do not are closed with their threads.
         let _ = tokio::time::timeout(Duration::from_secs(1), connections.all_ended()).await;
         self.advance(DrainPhase::Over);
     }

@@ -132,6 +132,7 @@ fn check_host<B>(request: &Request<B>, lines: &CheckedLines<'_>) -> Result<(), R
     if lines.hosts == 0 && request.version() == Version::HTTP_11 {
         return Err(Refusal::Malformed("no Host header"));
     }
+    // Where both are there, one server takes the one, and another server the other.
     let (Some(authority), Some(host)) = (request.uri().authority(), lines.host) else {
         return Ok(());
     };
