@@ -262,7 +262,7 @@ var questions = []question{
 		}},
 	{"Are evictions and admission healthy?",
 		func(i *incidents) bool {
-			for title, of := range map[string]*gateway{"Evictions that fail": i.failing, "Writes that are not judged": i.unable} {
+			for title, of := range map[string]*gateway{"Evictions that fail": i.failing, "Writes without a verdict": i.unable} {
 				panel, found := i.panel(overviewBoard, title)
 				if !found || !links(panel, "fairgate-evictions", "") || i.worst(title, of) < 0.5 || i.worst(title, i.calm) != 0 {
 					return false

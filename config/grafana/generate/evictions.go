@@ -3,7 +3,7 @@ package main
 var evictions = Board{
 	UID:   "fairgate-evictions",
 	Title: "fairgate / Evictions and admission",
-	About: "Are nodes drained, are budgets computed, and are writes judged? All panels need metrics of fairgate, and most are empty unless eviction or admission is configured.",
+	About: "Are nodes drained, are budgets computed, and are admission policies evaluated? All panels need metrics of fairgate, and most are empty unless eviction or admission is configured.",
 	Rows: []Row{
 		{Title: "At a glance", Panels: []Panel{
 			{Title: "Evictions that fail (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: failing, Empty: "no evictions",
@@ -15,9 +15,9 @@ var evictions = Board{
 			{Title: "Admission policies are up to date (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "no admission policies",
 				About:   "Whether the admission policies in force are those of their source, and what they need of the cluster is known, on all gateways. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min(fairgate_admission_synced{@})`, Legend: "synced"}}},
-			{Title: "Writes that are not judged (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: failing, Empty: "no writes to judge",
+			{Title: "Writes without a verdict (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: failing, Empty: "no writes to evaluate",
 				About:   "The part of the requests that admission policies are for that were refused because the policies could not be evaluated. FairgateAdmissionFails fires at a tenth. Needs metrics of fairgate.",
-				Queries: []Query{{Expr: notJudged, Legend: "not judged"}}},
+				Queries: []Query{{Expr: notJudged, Legend: "no verdict"}}},
 		}},
 		{Title: "Evictions", Panels: []Panel{
 			{Title: "Evictions by outcome (fairgate)", Unit: PerSec, Stacked: true, Ours: true, Empty: "no evictions",
@@ -49,7 +49,7 @@ var evictions = Board{
 				About:   "Requests each second that admission policies are for, by decision. notJudged were forwarded although policies could not be evaluated, failed were refused because of that. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `sum by (mode, decision) (rate(fairgate_admission_requests_total{@}[$__rate_interval])) > 0`, Legend: "{{mode}}: {{decision}}"}}},
 			{Title: "Refusals of admission by reason (fairgate)", Unit: PerSec, Stacked: true, Ours: true, Bounds: unusual, Empty: "none refused",
-				About:   "Requests each second that admission refused, by reason: denied by a policy, or not judged. Needs a metric of fairgate.",
+				About:   "Requests each second that admission refused, by reason: denied by a policy, or not evaluated. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `sum by (reason) (rate(fairgate_refusals_total{reason=~"admission.*", @}[$__rate_interval])) > 0`, Legend: "{{reason}}"}}},
 			{Title: "Policies that fail or deny", Unit: PerSec, Stacked: true, Empty: "no validation failed",
 				About:   "Failed validations and errors each second, by policy and what follows from them. With admission.mode: audit nothing is denied.",
@@ -61,7 +61,7 @@ var evictions = Board{
 				About:   "Admission policies with a binding that are in force. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `max by (instance) (fairgate_admission_policies{@})`, Legend: "{{instance}}"}}},
 			{Title: "Audit records that were lost (fairgate)", Unit: PerSec, Ours: true, Bounds: unusual, Empty: "no audit log",
-				About:   "Records of judged requests each second that were neither counted nor written. Needs a metric of fairgate.",
+				About:   "Records of evaluated requests each second that were neither counted nor written. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `sum(rate(fairgate_admission_audit_dropped_total{@}[$__rate_interval]))`, Legend: "lost"}}},
 		}},
 	},

@@ -285,7 +285,7 @@ keys! {
     /// about, which takes a request for each of them; if that fails, the write is refused.
     "admission.reads": "cached";
     /// Memory for the bodies of requests that may be subject to policies, and for the stored objects that are read for them,
-    /// for each data core. What one user has may become as much as is left for all; what exceeds that is refused with 429.
+    /// for each data core. A user may hold at most as many bytes as are still free; a request that needs more is refused with 429.
     "admission.bodyBudget": "64Mi" in "4Mi" to "64Gi";
     /// Threads for large bodies and for evaluations that take long, at a low priority; 0: half as many as data cores, so that
     /// the other half of the cores serves requests even while all of these threads work.
@@ -410,10 +410,10 @@ keys! {
     /// gateway reads up to this many bytes of the rest into memory, and the seat becomes free when the
     /// upstream is done. 1Mi holds most responses except long lists.
     "limits.spoolPerAnswer": "1Mi" in "0" to "1Gi", reload;
-    /// The same for all such responses together. Users share it: one may have as much as is left for all, alone half of it.
+    /// The same for all such responses together. Users share it: a user may hold at most as many bytes as are still free, so alone half of it.
     "limits.spoolTotal": "64Mi" in "0" to "1Ti", reload;
     /// Memory for the responses that the gateway makes itself: lists and objects of the hosted API, merged documents, dumps. A
-    /// response is charged to its user from its encoding until the client has read it. A user may have as much as is left for all,
+    /// response is charged to its user from its encoding until the client has read it. A user may hold at most as many bytes as are still free,
     /// and one response that is longer than that at a time. A request for which there is no room waits for 15 s at most, in the turn of its user, and then gets 429.
     /// Responses that are read more slowly than minReadRate, or for 30 s, are given up for a user who has less. 1Mi to 1Ti.
     "limits.responseBudget": "64Mi" in "1Mi" to "1Ti";
