@@ -27,12 +27,12 @@ use http::StatusCode;
 
 use crate::{
     evaluate::Evaluation,
-    evaluated_object,
-    evaluation_job::EvaluatedWrite,
-    findings::FoundNamespace,
-    object_errors::{details, dotted, not_found},
-    objects,
-    write_request::WriteVerb,
+    object::evaluated_object,
+    object::object_errors::{details, dotted, not_found},
+    object::objects,
+    passes::evaluation_job::EvaluatedWrite,
+    request::findings::FoundNamespace,
+    request::write_request::WriteVerb,
 };
 
 /// How long it is found out whether the resource of a denied request exists.

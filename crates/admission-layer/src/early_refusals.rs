@@ -4,9 +4,9 @@ use fairgate_apihttp::status_error::StatusError;
 use fairgate_call::{Call, Reply};
 
 use crate::{
-    responses::{RefusedRequest, reasons},
+    replies::responses::{RefusedRequest, reasons},
+    request::write_request::Subject,
     side::{AdmissionSide, output},
-    write_request::Subject,
 };
 
 impl AdmissionSide {

@@ -17,15 +17,17 @@ use http::{Response, StatusCode};
 use tower::Service;
 
 use crate::{
-    body_budget::{self, ReadFailure},
-    conditional::{CarriedOut, MAX_CONFLICT, RecordAtEnd, guarded},
     evaluate::{Evaluation, Unevaluated},
-    evaluated_object::WriteStrategy,
-    object_name::{ChosenName, NameSource, ObjectName, name_in, prefix_of, says_taken, with_name},
-    objects,
-    reply_copy::CountedReply,
-    responses::RefusedRequest,
-    write_request::WriteVerb,
+    guarded::conditional::{CarriedOut, MAX_CONFLICT, RecordAtEnd, guarded},
+    limits::body_budget::{self, ReadFailure},
+    object::evaluated_object::WriteStrategy,
+    object::object_name::{
+        ChosenName, NameSource, ObjectName, name_in, prefix_of, says_taken, with_name,
+    },
+    object::objects,
+    replies::reply_copy::CountedReply,
+    replies::responses::RefusedRequest,
+    request::write_request::WriteVerb,
 };
 
 impl Evaluation {

@@ -10,14 +10,14 @@ use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{
-    body_budget::BodyShare,
-    dry_run::{DryRunEnd, DryRunRefusal, DryRuns},
     evaluate::{DrySeen, EarlyReply, Evaluation, Unevaluated},
-    evaluated_object::Fresh,
-    facts::WriteFacts,
-    objects,
-    responses::RefusedRequest,
-    write_request::WriteVerb,
+    limits::body_budget::BodyShare,
+    object::evaluated_object::Fresh,
+    object::objects,
+    replies::dry_run::{DryRunEnd, DryRunRefusal, DryRuns},
+    replies::responses::RefusedRequest,
+    request::facts::WriteFacts,
+    request::write_request::WriteVerb,
 };
 use fairgate_admission::Fidelity;
 

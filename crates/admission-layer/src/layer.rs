@@ -14,7 +14,7 @@ use tower::{Layer, Service};
 
 use crate::{
     answered_here::AnsweredHere,
-    request_evaluator::RequestEvaluator,
+    passes::request_evaluator::RequestEvaluator,
     side::{AdmissionSide, Concern},
 };
 use fairgate_admission::AdmissionMode;

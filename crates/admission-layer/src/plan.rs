@@ -7,14 +7,14 @@ use fairgate_core::digest::User;
 use fairgate_objects::schema::UnreadParts;
 
 use crate::{
-    cluster_state::{ClusterState, ServedResource},
-    facts::{WriteFacts, equivalents, kind_of},
-    match_inputs::MatchInputs,
-    options::QueryParameters,
-    published::ForwardedPolicies,
-    request_evaluator::RequestEvaluator,
-    static_resources::static_resource,
-    write_request::ForwardedWrite,
+    cluster::cluster_state::{ClusterState, ServedResource},
+    cluster::match_inputs::MatchInputs,
+    cluster::published::ForwardedPolicies,
+    object::static_resources::static_resource,
+    passes::request_evaluator::RequestEvaluator,
+    request::facts::{WriteFacts, equivalents, kind_of},
+    request::options::QueryParameters,
+    request::write_request::ForwardedWrite,
 };
 
 /// How a request is evaluated.

@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 use crate::{
     evaluate::{EvaluationEnd, Unevaluated},
-    evaluation_job::EvaluatedWrite,
+    passes::evaluation_job::EvaluatedWrite,
+    passes::request_evaluator::RequestEvaluator,
     plan::EvaluationPlan,
-    request_evaluator::RequestEvaluator,
 };
 use fairgate_admission::{AdmissionDecision, AdmissionMode, AdmissionRecord, RecordedRequest};
 use fairgate_core::time::Time;

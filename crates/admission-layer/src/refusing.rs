@@ -16,9 +16,9 @@ use tower::Service;
 use crate::{
     earlier::EarlierError,
     evaluate::{Evaluation, Unevaluated},
-    evaluation_job::EvaluatedWrite,
-    lack::Lack,
-    responses::{RefusedRequest, reasons},
+    limits::lack::Lack,
+    passes::evaluation_job::EvaluatedWrite,
+    replies::responses::{RefusedRequest, reasons},
     side::{AdmissionSide, GRACE},
 };
 

@@ -29,15 +29,15 @@ use http::{
 use tokio::time::Instant;
 
 use crate::{
-    body_budget::MAX_BODY,
-    body_object::{BodyStrictness, LARGE_YAML},
     evaluate::{Evaluation, Unevaluated},
-    facts::WriteFacts,
-    lack::Lack,
-    objects,
-    responses::RefusedRequest,
-    workers::LARGE,
-    write_request::WriteVerb,
+    limits::body_budget::MAX_BODY,
+    limits::lack::Lack,
+    limits::workers::LARGE,
+    object::body_object::{BodyStrictness, LARGE_YAML},
+    object::objects,
+    replies::responses::RefusedRequest,
+    request::facts::WriteFacts,
+    request::write_request::WriteVerb,
 };
 
 /// The media type of documents that are no patches.

@@ -11,9 +11,9 @@ use http::StatusCode;
 use crate::{
     abort_on_drop::AbortOnDrop,
     evaluate::{Evaluation, Unevaluated},
-    evaluated_object::{self, WriteStrategy},
-    facts::WriteFacts,
-    responses::{RefusedRequest, reasons},
+    object::evaluated_object::{self, WriteStrategy},
+    replies::responses::{RefusedRequest, reasons},
+    request::facts::WriteFacts,
 };
 
 impl Evaluation {

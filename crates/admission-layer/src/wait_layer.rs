@@ -12,12 +12,12 @@ use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
 use crate::{
-    lack::Lack,
     layer::AdmissionLayer,
+    limits::lack::Lack,
     plan,
-    responses::{RefusedRequest, reasons},
+    replies::responses::{RefusedRequest, reasons},
+    request::write_request::Subject,
     side::{AdmissionSide, Concern, output},
-    write_request::Subject,
 };
 use fairgate_admission::AdmissionMode;
 use fairgate_apihttp::status_error::StatusError;

@@ -11,7 +11,7 @@ use fairgate_objects::{
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
-use crate::workers::LARGE;
+use crate::limits::workers::LARGE;
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";

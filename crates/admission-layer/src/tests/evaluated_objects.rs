@@ -25,12 +25,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
-    body_object::{BodyObject, BodyReading, BodyStrictness},
-    evaluated_object::{self, Fresh},
-    facts::WriteFacts,
-    object_name::NameSource,
+    object::body_object::{BodyObject, BodyReading, BodyStrictness},
+    object::evaluated_object::{self, Fresh},
+    object::object_name::NameSource,
+    request::facts::WriteFacts,
+    request::write_request::Subject,
     request_document,
-    write_request::Subject,
 };
 
 const CORPUS: &str = include_str!("../../corpus/judged_objects.jsonl");

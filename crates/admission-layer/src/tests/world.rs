@@ -32,7 +32,7 @@ use tower::{Layer, Service};
 use super::test_cluster::{TestCluster, shared};
 use crate::{
     AdmissionLayer, AdmissionWaitLayer, ClusterState, ForwardedPolicies, PublishedPolicies,
-    RequestEvaluator, RequestEvaluatorSettings, WorkerPool, audit_places::AuditPlaces,
+    RequestEvaluator, RequestEvaluatorSettings, WorkerPool, limits::audit_places::AuditPlaces,
 };
 
 /// The objects of the upstream by path.
