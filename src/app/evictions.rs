@@ -11,10 +11,10 @@ use super::{
 };
 use fairgate_base::{clock::Clock, events::EventSink, tasks};
 use fairgate_config::{Config, DisruptionControllerMode, EvictionWaitConfig};
-use fairgate_core::go_duration::GoDuration;
 use fairgate_disruption::{EvictionMode, waiting::WaitLimits};
 use fairgate_disruption_controller::EventRecorder;
 use fairgate_eviction_layer::{EvictionWaitRules, Evictor, EvictorSettings, WaitingEviction};
+use fairgate_gotext::GoDuration;
 use fairgate_observe::{AlignedTable, GatewayMetrics, Telemetry};
 use fairgate_proxy::serve::DrainPhase;
 

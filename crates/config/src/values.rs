@@ -6,7 +6,7 @@
 
 use std::{fmt::Debug, net::SocketAddr, ops::RangeInclusive, time::Duration};
 
-use fairgate_core::go_duration;
+use fairgate_gotext::parse_duration;
 use serde_json::Value;
 
 pub(super) use crate::invalid_value::InvalidValue;
@@ -182,7 +182,7 @@ fn duration(value: &Value) -> Result<Duration, InvalidValue> {
     if text.starts_with(['-', '+']) {
         return Err(wrong());
     }
-    go_duration::parse(text.as_bytes()).map_err(|_| wrong())
+    parse_duration(text.as_bytes()).map_err(|_| wrong())
 }
 
 /// A duration; empty text is none.

@@ -12,7 +12,6 @@ pub mod cells;
 pub mod digest;
 pub mod fairness;
 pub mod finding;
-pub mod go_duration;
 pub mod identity_hasher;
 pub mod mailbox;
 pub mod names;

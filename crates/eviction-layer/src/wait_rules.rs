@@ -5,11 +5,9 @@ use std::{collections::BTreeSet, time::Duration};
 use http::{HeaderMap, HeaderName};
 
 use fairgate_call::{Call, Refusal};
-use fairgate_core::{
-    digest::{User, Verb},
-    go_duration,
-};
+use fairgate_core::digest::{User, Verb};
 use fairgate_disruption::waiting::WaitLimits;
+use fairgate_gotext::parse_duration;
 
 /// In this header a client says how long its eviction may wait at most.
 const WAIT_HEADER: HeaderName = HeaderName::from_static("x-fairgate-eviction-wait");
@@ -77,7 +75,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     let Some(value) = headers.get(&WAIT_HEADER) else {
         return Ok(None);
     };
-    let wanted = go_duration::parse(value.as_bytes());
+    let wanted = parse_duration(value.as_bytes());
     wanted.map(Some).map_err(|_| {
         Refusal::Malformed("the header X-Fairgate-Eviction-Wait is not a duration, such as 30s")
     })

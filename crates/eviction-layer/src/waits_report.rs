@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use fairgate_core::go_duration::GoDuration;
 use fairgate_disruption::{
     budget::DisruptionBudget,
     controller::{
@@ -12,6 +11,7 @@ use fairgate_disruption::{
     procedure::refusal_by,
     waiting::BudgetName,
 };
+use fairgate_gotext::GoDuration;
 
 use crate::{evictor::Evictor, waits::WaitingEviction};
 

@@ -28,9 +28,9 @@ use fairgate_core::{
         queueset::{Phase, QueueSet, RequestReport},
     },
     digest::{RequestDigest, RequestInfo, readable},
-    go_duration::GoDuration,
     time::Time,
 };
+use fairgate_gotext::GoDuration;
 use fairgate_proxy::fairness::{FlowControl, Waiter};
 
 /// The path of the dumps, before their name.

@@ -39,7 +39,8 @@ use fairgate_base::clock::Clock;
 use fairgate_call::{
     BodyEnd, Inbound, Reply, ReplyGuard, RequestContext, Trace, UnenforcedDecision,
 };
-use fairgate_core::{cells::Counter, go_duration::GoDuration};
+use fairgate_core::cells::Counter;
+use fairgate_gotext::GoDuration;
 
 /// The status of requests whose client disconnected before there was a response (nginx' "client closed request").
 pub(crate) const CLIENT_GONE: u16 = 499;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{ArgGroup, Parser, Subcommand, ValueEnum};
 
-use fairgate_core::go_duration;
+use fairgate_gotext::parse_duration;
 
 /// Load tests of API servers and of proxies in front of them.
 ///
@@ -246,7 +246,7 @@ pub(super) struct MeasureArgs {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    match go_duration::parse(text.as_bytes()) {
+    match parse_duration(text.as_bytes()) {
         Ok(Duration::ZERO) | Err(_) => Err("write a time such as 500ms, 10s or 1m30s".to_owned()),
         Ok(time) => Ok(time),
     }

@@ -8,7 +8,7 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
-use fairgate_core::go_duration;
+use fairgate_gotext::parse_duration;
 
 /// One expectation.
 #[derive(Clone, Debug, PartialEq)]
@@ -226,7 +226,7 @@ fn bound_of(words: &[&str], measure: Measure) -> Result<ExpectedBound, String> {
             Ok(ExpectedBound::Times(factor, reference))
         }
         [time] if measure.is_latency() => {
-            let parsed = go_duration::parse(time.as_bytes());
+            let parsed = parse_duration(time.as_bytes());
             let time = parsed.map_err(|_| format!("{time:?} is not a duration"))?;
             Ok(ExpectedBound::Number(Duration::as_secs_f64(&time)))
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use fairgate_core::go_duration;
+use fairgate_gotext::parse_duration;
 
 /// Why a value is invalid, and how to correct it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, InvalidKey> {
 pub(super) fn duration(value: &Value) -> Result<Duration, InvalidKey> {
     let parsed = value
         .as_str()
-        .and_then(|text| go_duration::parse(text.as_bytes()).ok());
+        .and_then(|text| parse_duration(text.as_bytes()).ok());
     parsed.ok_or_else(|| {
         InvalidKey::new(
             format!("{value} is not a duration"),

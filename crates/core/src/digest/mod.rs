@@ -5,7 +5,7 @@
 //!
 //! A request is read in this order: `info` splits the path and finds verb, namespace, resource and
 //! name; `query` decodes the parameters that matter; `options` and `selector` read those of a list
-//! or watch; [`go_duration`](crate::go_duration) reads the client's deadline.
+//! or watch; [`parse_duration`](fairgate_gotext::parse_duration) reads the client's deadline.
 
 mod error;
 pub(crate) mod info;

@@ -4,12 +4,12 @@
 //! separates, a pair with a raw `;` or a bad escape is dropped by itself, and the first pair of a
 //! key counts. One pass, no map; what holds no escape is borrowed.
 //!
-//! Not here: what the values mean (`options`, [`go_duration`]).
+//! Not here: what the values mean (`options`, [`parse_duration`]).
 
 use std::borrow::Cow;
 
 use super::error::InfoError;
-use crate::go_duration;
+use fairgate_gotext::parse_duration;
 
 /// The most parameters that Go reads: it ignores the whole query if there are more. Servers of different age disagree on that.
 const MAX_READ: usize = 10_000;
@@ -88,7 +88,7 @@ impl<'a> Parameters<'a> {
     /// The client's deadline, or what is wrong with it; an empty one counts as absent.
     pub(super) fn deadline(&self) -> Option<Result<std::time::Duration, Box<str>>> {
         let text = self.timeout.as_deref()?;
-        (!text.is_empty()).then(|| go_duration::parse(text))
+        (!text.is_empty()).then(|| parse_duration(text))
     }
 }
 

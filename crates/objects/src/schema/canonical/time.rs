@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use fairgate_core::go_duration::TimeQuoted;
+use fairgate_gotext::TimeQuoted;
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";

@@ -16,7 +16,7 @@ const LIMIT: u64 = 1 << 63;
 /// # Errors
 ///
 /// Go's message for the same text, such as `time: missing unit in duration "30"`.
-pub fn parse(text: &[u8]) -> Result<Duration, Box<str>> {
+pub fn parse_duration(text: &[u8]) -> Result<Duration, Box<str>> {
     magnitude(text).map_err(|error| message(&error, text))
 }
 
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     fn nanos(text: &str) -> Result<u128, String> {
-        parse(text.as_bytes())
+        parse_duration(text.as_bytes())
             .map(|d| d.as_nanos())
             .map_err(String::from)
     }
