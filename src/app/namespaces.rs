@@ -4,7 +4,7 @@ use http::{StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 
 use fairgate_apiserver::namespaces::{NamespaceFuture, NamespaceState, Namespaces};
-use fairgate_core::names;
+use fairgate_gotext::names;
 use fairgate_upstream::client::ApiClient;
 
 /// The largest namespace that is read, in bytes.

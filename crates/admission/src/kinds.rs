@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::validate;
-use fairgate_core::names;
+use fairgate_gotext::names;
 use fairgate_objects::{
     field_error::ApiFieldError,
     kind::{Kind, KindRules, KindVersion, Storage, TableColumn},

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fairgate_cel::{CelEnvironment, CelReads, PatternBudget};
-use fairgate_core::names;
+use fairgate_gotext::names;
 use fairgate_objects::schema::UnreadParts;
 use k8s_openapi::api::admissionregistration::v1::{
     AuditAnnotation, ParamRef, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,

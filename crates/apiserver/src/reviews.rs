@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use fairgate_apihttp::{authorize::BuiltInRules, status_error::StatusError};
-use fairgate_core::{digest::User, names};
+use fairgate_core::digest::User;
+use fairgate_gotext::names;
 use fairgate_objects::{
     field_error::ApiFieldError,
     kind::{Kind, KindRules, KindVersion, Storage},

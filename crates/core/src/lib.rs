@@ -14,7 +14,6 @@ pub mod fairness;
 pub mod finding;
 pub mod identity_hasher;
 pub mod mailbox;
-pub mod names;
 pub mod random;
 pub mod rejection;
 pub mod sync;

@@ -6,5 +6,6 @@
 //! Not here: JSON, YAML and protobuf, which have a document around the text.
 
 mod duration;
+pub mod names;
 
 pub use duration::{GoDuration, TimeQuoted, parse_duration};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::field_error::ApiFieldError;
-use fairgate_core::names;
+use fairgate_gotext::names;
 
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 const REASON: &str = "a condition reason must start with alphabetic character, optionally followed \

@@ -13,10 +13,10 @@ use crate::{
     schema::{Field, Struct, Type, flowcontrol_v1, flowcontrol_v1beta3},
     table,
 };
-use fairgate_core::{
-    apf::objects::{GROUP, bootstrap, defaults, v1beta3::PRESERVE_ZERO_SHARES, validate},
-    names,
+use fairgate_core::apf::objects::{
+    GROUP, bootstrap, defaults, v1beta3::PRESERVE_ZERO_SHARES, validate,
 };
+use fairgate_gotext::names;
 
 mod policy;
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::field_error::ApiFieldError;
-use fairgate_core::names;
+use fairgate_gotext::names;
 
 fn texts(list: &Value) -> impl Iterator<Item = (usize, &Value)> {
     list.as_array().into_iter().flatten().enumerate()

@@ -10,7 +10,7 @@ use crate::{
     go::{Quoted, is_printable},
     schema::meta_v1::OWNER_REFERENCE,
 };
-use fairgate_core::names;
+use fairgate_gotext::names;
 
 /// The limit for the sum of all annotations, in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{items, match_resources, text};
-use fairgate_core::names;
+use fairgate_gotext::names;
 use fairgate_objects::{field_error::ApiFieldError, label_selector};
 
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];

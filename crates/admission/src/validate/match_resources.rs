@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{items, text};
-use fairgate_core::names;
+use fairgate_gotext::names;
 use fairgate_objects::{field_error::ApiFieldError, label_selector};
 
 const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];

@@ -11,7 +11,7 @@ use crate::{
     pattern_limits,
 };
 use fairgate_cel::PatternBudget;
-use fairgate_core::names;
+use fairgate_gotext::names;
 use fairgate_objects::field_error::ApiFieldError;
 
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];

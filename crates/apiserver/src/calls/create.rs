@@ -12,7 +12,7 @@ use fairgate_apihttp::{
     random,
     request::Caller,
 };
-use fairgate_core::names;
+use fairgate_gotext::names;
 use fairgate_objects::{
     codec::FieldValidation,
     go::Quoted,

@@ -29,10 +29,8 @@ use fairgate_apihttp::{
     request::ApiRequest,
     status_error::StatusError,
 };
-use fairgate_core::{
-    names,
-    sync::{Mutex, lock},
-};
+use fairgate_core::sync::{Mutex, lock};
+use fairgate_gotext::names;
 use fairgate_objects::{
     go::Quoted,
     kind::{Kind, KindVersion},

@@ -11,7 +11,7 @@ use fairgate_apihttp::{
     negotiate::Media,
     query::{Write, WriteOptions},
 };
-use fairgate_core::names;
+use fairgate_gotext::names;
 use fairgate_objects::{
     codec,
     field_error::ApiFieldError,

@@ -12,10 +12,8 @@ use super::{
     rules::{LabelSet, Rules, RulesBuilder},
 };
 use crate::go::Quoted;
-use fairgate_core::{
-    digest::{ExpectedToken, LabelOperator, LabelSelectorParser, LabelSyntaxError},
-    names,
-};
+use fairgate_core::digest::{ExpectedToken, LabelOperator, LabelSelectorParser, LabelSyntaxError};
+use fairgate_gotext::names;
 
 /// The number of bad values that one message lists at most. Each is followed by the whole rule,
 /// which may be a hundred times longer than the value.

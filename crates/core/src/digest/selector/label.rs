@@ -1,7 +1,7 @@
 //! Label selectors: `key`, `!key`, `key=value`, `key!=value`, `key in (a,b)`, `key notin (a,b)`,
 //! `key>5` and `key<5`, separated by commas.
 
-use crate::names;
+use fairgate_gotext::names;
 
 /// Whether `selector` is a label selector; the empty one is.
 ///

@@ -17,7 +17,7 @@ use k8s_openapi::{
 use serde::Serialize;
 
 use super::{bootstrap, v1beta3::PRESERVE_ZERO_SHARES};
-use crate::names;
+use fairgate_gotext::names;
 
 /// The verbs a rule may name besides `*`, in alphabetical order.
 pub const VERBS: [&str; 9] = [

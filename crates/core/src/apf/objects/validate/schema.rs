@@ -6,7 +6,9 @@ use k8s_openapi::api::flowcontrol::v1::{
 };
 
 use super::{Errors, MAX_PRECEDENCE, VERBS};
-use crate::{apf::objects::bootstrap, names};
+use fairgate_gotext::names;
+
+use crate::apf::objects::bootstrap;
 
 pub(super) fn check_schema_spec(name: &str, spec: &FlowSchemaSpec, errors: &mut Errors) {
     let precedence = spec.matching_precedence.unwrap_or_default();

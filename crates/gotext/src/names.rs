@@ -188,7 +188,7 @@ pub fn is_label_key(key: &[u8]) -> bool {
 
 /// Whether this is the value of a label. True exactly where [`label_value`] finds nothing wrong, but without an
 /// allocation.
-pub(crate) fn is_label_value(value: &[u8]) -> bool {
+pub fn is_label_value(value: &[u8]) -> bool {
     value.is_empty() || is_name(value)
 }
 
