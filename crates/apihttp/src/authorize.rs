@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::status_error::StatusError;
 use fairgate_core::digest::User;
-use fairgate_objects::{go::Quoted, kind::Kind};
+use fairgate_gotext::Quoted;
+use fairgate_objects::kind::Kind;
 use fairgate_upstream::access_review::{
     AccessDecision, AccessReviewError, AccessReviews, Attributes,
 };

@@ -3,7 +3,6 @@
 //! Source: Kubernetes `apiserver/pkg/endpoints/handlers/negotiation/negotiate.go` and `handlers/patch.go`, and go-restful's `route.go`, the
 //! router in front of these for built-in kinds.
 
-use fairgate_objects::go;
 use http::StatusCode;
 use serde_json::json;
 
@@ -11,6 +10,7 @@ use crate::{
     negotiate::{MEDIA_TYPES, Media},
     status_error::StatusError,
 };
+use fairgate_gotext::media_type;
 
 /// The media type of a body that is no patch.
 ///
@@ -22,7 +22,7 @@ pub fn body_media(content_type: &str) -> Result<Media, StatusError> {
     if content_type.is_empty() || content_type == Media::Json.name() {
         return Ok(Media::Json);
     }
-    let name = go::media_type(content_type);
+    let name = media_type(content_type);
     name.and_then(|name| Media::named(&name))
         .ok_or_else(|| StatusError::unsupported_media_type(&MEDIA_TYPES))
 }

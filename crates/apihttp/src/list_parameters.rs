@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::{query::Query, status_error::StatusError};
+use fairgate_gotext::Quoted;
 use fairgate_objects::{
     field_error::ApiFieldError,
-    go::Quoted,
     metadata,
     selector::{FieldSelector, LabelSelector},
 };

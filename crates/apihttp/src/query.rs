@@ -8,12 +8,8 @@ use serde_json::json;
 
 use crate::status_error::StatusError;
 use fairgate_core::digest::query_pairs;
-use fairgate_objects::{
-    codec::FieldValidation,
-    field_error::ApiFieldError,
-    go::{Quoted, is_printable},
-    metadata,
-};
+use fairgate_gotext::{Quoted, is_printable};
+use fairgate_objects::{codec::FieldValidation, field_error::ApiFieldError, metadata};
 
 /// The decoded parameters of a query.
 #[derive(Clone, Debug, Default)]

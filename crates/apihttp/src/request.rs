@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use crate::status_error::StatusError;
 use fairgate_call::Call;
 use fairgate_core::digest::{RequestDigest, User, readable};
-use fairgate_objects::go;
+use fairgate_gotext::utf8_text;
 
 /// The maximum length of a body in bytes.
 pub const MAX_BODY: usize = 3 << 20;
@@ -80,7 +80,7 @@ impl ApiRequest {
     /// A header; empty if it is absent. Bytes that are not UTF-8 are U+FFFD, as for Go.
     pub fn header(&self, name: &str) -> Cow<'_, str> {
         let value = self.headers.get(name);
-        value.map_or_else(Cow::default, |value| go::text(value.as_bytes()))
+        value.map_or_else(Cow::default, |value| utf8_text(value.as_bytes()))
     }
 
     /// The ID of the request in audit logs; empty if it has none, or one that is not text.

@@ -7,7 +7,8 @@ use std::fmt;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use fairgate_objects::{field_error::ApiFieldError, go::Quoted, kind::Kind};
+use fairgate_gotext::Quoted;
+use fairgate_objects::{field_error::ApiFieldError, kind::Kind};
 
 /// Reasons of the gateway for a refusal, in one word.
 pub mod gateway_reasons {

@@ -8,7 +8,8 @@
 use std::{pin::Pin, sync::Arc};
 
 use fairgate_apihttp::status_error::StatusError;
-use fairgate_objects::{go::Quoted, kind::Kind};
+use fairgate_gotext::Quoted;
+use fairgate_objects::kind::Kind;
 
 /// The state of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,11 @@
 //!
 //! Not here: what the configuration has ([`HostedQuota`] is made of it), how full the disk is.
 
-use fairgate_objects::{go::Quoted, kind::Kind};
+use fairgate_objects::kind::Kind;
 use fairgate_store::{ExceededLimit, StoreLimit, StoreUsage, WriteBounds};
 
 use fairgate_apihttp::status_error::{self, StatusError, gateway_reasons};
+use fairgate_gotext::Quoted;
 
 /// The quotas of hosted objects.
 #[derive(Clone, Debug, Default)]

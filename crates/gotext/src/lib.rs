@@ -6,6 +6,13 @@
 //! Not here: JSON, YAML and protobuf, which have a document around the text.
 
 mod duration;
+mod later_characters;
+mod media_type;
 pub mod names;
+mod quote;
+mod utf8;
 
 pub use duration::{GoDuration, TimeQuoted, parse_duration};
+pub use media_type::media_type;
+pub use quote::{Quoted, QuotedChar, is_printable};
+pub use utf8::{push_utf8, utf8_text};

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::go::Quoted;
 use fairgate_core::apf::objects::validate;
+use fairgate_gotext::Quoted;
 
 /// The type of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

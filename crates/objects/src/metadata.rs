@@ -4,13 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::{
-    codec,
-    field_error::ApiFieldError,
-    go::{Quoted, is_printable},
-    schema::meta_v1::OWNER_REFERENCE,
-};
-use fairgate_gotext::names;
+use crate::{codec, field_error::ApiFieldError, schema::meta_v1::OWNER_REFERENCE};
+use fairgate_gotext::{Quoted, is_printable, names};
 
 /// The limit for the sum of all annotations, in bytes.
 const MAX_ANNOTATIONS: usize = 256 << 10;

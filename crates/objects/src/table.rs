@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    go::Quoted,
     kind::{Kind, KindVersion},
     metadata,
     object::Object,
     schema::{docs, meta_v1::OBJECT_META},
 };
+use fairgate_gotext::Quoted;
 
 /// What comes with each row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

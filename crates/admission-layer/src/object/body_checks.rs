@@ -5,7 +5,8 @@
 //! Not here: the validation of objects.
 
 use fairgate_apihttp::status_error::StatusError;
-use fairgate_objects::{field_error::ApiFieldError, go::Quoted};
+use fairgate_gotext::Quoted;
+use fairgate_objects::field_error::ApiFieldError;
 use serde_json::{Value, json};
 
 use crate::{

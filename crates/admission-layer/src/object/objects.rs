@@ -14,7 +14,6 @@ use fairgate_core::digest::RequestInfo;
 use fairgate_objects::{
     codec::{self, BodyFormat, EmptyValues, ExpectedType, FieldValidation, json, yaml},
     field_error::ApiFieldError,
-    go,
     patch::{self, PatchError, Patched},
     schema::{Struct, built_in, canonical},
 };
@@ -23,6 +22,7 @@ use serde_json::{Value, json};
 
 use crate::request::facts::WriteFacts;
 use fairgate_admission::Fidelity;
+use fairgate_gotext::utf8_text;
 
 /// The format of a body.
 ///
@@ -279,7 +279,7 @@ pub(crate) fn name_of(object: &Value) -> &str {
 /// A header of a request; empty if it has none. Bytes that are not UTF-8 are U+FFFD, as for Go.
 pub(crate) fn header<'h>(headers: &'h http::HeaderMap, name: &http::HeaderName) -> Cow<'h, str> {
     let value = headers.get(name);
-    value.map_or_else(Cow::default, |value| go::text(value.as_bytes()))
+    value.map_or_else(Cow::default, |value| utf8_text(value.as_bytes()))
 }
 
 /// The path of the object that a request changes.

@@ -12,10 +12,9 @@ use fairgate_apihttp::{
     random,
     request::Caller,
 };
-use fairgate_gotext::names;
+use fairgate_gotext::{Quoted, names};
 use fairgate_objects::{
     codec::FieldValidation,
-    go::Quoted,
     metadata, object,
     schema::canonical,
     ssa::{self, WriteContext},

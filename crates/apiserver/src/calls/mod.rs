@@ -30,9 +30,8 @@ use fairgate_apihttp::{
     status_error::StatusError,
 };
 use fairgate_core::sync::{Mutex, lock};
-use fairgate_gotext::names;
+use fairgate_gotext::{Quoted, names};
 use fairgate_objects::{
-    go::Quoted,
     kind::{Kind, KindVersion},
     metadata,
     object::{self, Object},

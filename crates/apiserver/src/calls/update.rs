@@ -11,11 +11,10 @@ use fairgate_apihttp::{
     negotiate::Media,
     query::{Write, WriteOptions},
 };
-use fairgate_gotext::names;
+use fairgate_gotext::{Quoted, names};
 use fairgate_objects::{
     codec,
     field_error::ApiFieldError,
-    go::Quoted,
     metadata,
     object::{self, Object},
     ssa::{self, WriteContext},

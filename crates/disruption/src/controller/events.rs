@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use fairgate_objects::go::Quoted;
 use serde_json::Value;
 
 use super::object_key::ObjectKey;
 use crate::{budget::DisruptionBudget, pod::Pod};
+use fairgate_gotext::Quoted;
 
 /// The component that reports the events; the same as in kube-controller-manager.
 pub const EVENT_SOURCE: &str = "controllermanager";

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fairgate_objects::go::Quoted;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -21,6 +20,7 @@ use crate::{
     int_or_percent::{BoundError, saturate},
     pod::{ControllerRef, Pod},
 };
+use fairgate_gotext::Quoted;
 
 /// The scales that have been looked up, by owner.
 pub(crate) type Scales = BTreeMap<ControllerRef, ScaleResult>;

@@ -1,6 +1,6 @@
 //! Why an eviction is refused, and the `Status` of the response, byte for byte as in kube-apiserver.
 
-use fairgate_objects::{field_error::ApiFieldError, go::Quoted};
+use fairgate_objects::field_error::ApiFieldError;
 use serde::Serialize;
 
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     never_allows::NeverAllows,
     read::MalformedObject,
 };
+use fairgate_gotext::Quoted;
 
 /// When a client should retry while the budget is being computed.
 const RETRY_AFTER_SECONDS: u32 = 10;

@@ -13,14 +13,12 @@ use super::{
     type_meta::{Gvk, TypeMeta, no_type_meta, type_meta, unknown_conversion, unrecognized},
     yaml,
 };
-use crate::{
-    go,
-    schema::{
-        Struct, UnreadParts,
-        canonical::{self, Decoded, EmptyValues},
-        meta_v1::{DELETE_OPTIONS, STATUS},
-    },
+use crate::schema::{
+    Struct, UnreadParts,
+    canonical::{self, Decoded, EmptyValues},
+    meta_v1::{DELETE_OPTIONS, STATUS},
 };
+use fairgate_gotext::utf8_text;
 
 /// Kinds that are known in every version: those of responses.
 const EVERYWHERE: [&str; 5] = [
@@ -131,7 +129,7 @@ fn decode_raw(
         .or(&default);
     let refuse = |error: &dyn fmt::Display| -> DecodeError { gvk.refused(expect.kind, error) };
     if gvk.version.is_empty() {
-        let shown = go::text(bytes);
+        let shown = utf8_text(bytes);
         return Err(refuse(&format_args!(
             "Object 'apiVersion' is missing in '{shown}'"
         )));

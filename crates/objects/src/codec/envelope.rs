@@ -6,10 +6,8 @@
 use serde_json::Value;
 
 use super::protobuf::{self, WireError, WireReader, put_bytes};
-use crate::{
-    go,
-    schema::{Struct, meta_v1::LIST_META},
-};
+use crate::schema::{Struct, meta_v1::LIST_META};
+use fairgate_gotext::utf8_text;
 
 /// The beginning of every body.
 pub const PREFIX: [u8; 4] = *b"k8s\0";
@@ -68,8 +66,8 @@ pub fn open(body: &[u8]) -> Result<OpenedEnvelope<'_>, EnvelopeError> {
                 let mut reader = WireReader::new(wire.bytes("typeMeta")?);
                 while let Some((number, wire)) = reader.field()? {
                     match number {
-                        1 => opened.api_version = go::text(wire.bytes("apiVersion")?).into_owned(),
-                        2 => opened.kind = go::text(wire.bytes("kind")?).into_owned(),
+                        1 => opened.api_version = utf8_text(wire.bytes("apiVersion")?).into_owned(),
+                        2 => opened.kind = utf8_text(wire.bytes("kind")?).into_owned(),
                         _ => {}
                     }
                 }

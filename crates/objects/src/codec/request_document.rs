@@ -30,14 +30,12 @@ use super::{
     decode_options, envelope, json, protobuf, tape::JsonTape, tree::JsonNode,
     type_meta::unreadable, yaml,
 };
-use crate::{
-    go::{self, Quoted},
-    schema::{
-        UnreadParts,
-        canonical::{Source, View},
-        meta_v1,
-    },
+use crate::schema::{
+    UnreadParts,
+    canonical::{Source, View},
+    meta_v1,
 };
+use fairgate_gotext::{Quoted, utf8_text};
 
 /// What a body describes.
 #[derive(Clone, Copy, Debug)]
@@ -332,7 +330,7 @@ impl DocumentType<'_> {
             Self::DeleteOptions => return Ok(None),
             Self::JsonPatch | Self::MergePatch | Self::StrategicPatch => {
                 let problems = format!("strict decoding error: {problems}");
-                DocumentError::InvalidPatch(problems, go::text(body).into_owned())
+                DocumentError::InvalidPatch(problems, utf8_text(body).into_owned())
             }
             Self::Apply => format!(
                 "error strict decoding YAML: error converting YAML to JSON: {problems}"

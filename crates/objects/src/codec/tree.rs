@@ -6,10 +6,8 @@ use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
 
 use serde_json::{Map, Number, Value};
 
-use crate::{
-    go::Quoted,
-    schema::canonical::{MAX_PATHS, MAX_PROBLEMS, Source, View},
-};
+use crate::schema::canonical::{MAX_PATHS, MAX_PROBLEMS, Source, View};
+use fairgate_gotext::Quoted;
 
 /// One JSON value. It borrows the texts that stand in the source as they are.
 #[derive(Clone, Debug, PartialEq)]

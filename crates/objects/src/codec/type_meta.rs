@@ -5,10 +5,8 @@ use std::fmt::{self, Write};
 use serde_json::Value;
 
 use super::registered::{BodyFormat, DecodeError, RegisteredType, built_in_types};
-use crate::{
-    go::{self, Quoted},
-    schema::canonical::{self, Source, View},
-};
+use crate::schema::canonical::{self, Source, View};
+use fairgate_gotext::{Quoted, utf8_text};
 
 /// The number of bytes of a body that an error message contains.
 const SHOWN: usize = 30;
@@ -104,7 +102,7 @@ pub fn check_custom_type(
     let found = type_meta(value).map_err(refuse)?;
     let gvk = found.gvk().map_err(refuse)?;
     if gvk.kind.is_empty() {
-        let shown = go::text(bytes);
+        let shown = utf8_text(bytes);
         return Err(refuse(format!("Object 'Kind' is missing in '{shown}'")));
     }
     let expected = Gvk {
@@ -146,7 +144,7 @@ fn summary(body: &[u8]) -> String {
     let shown = &body[..body.len().min(SHOWN)];
     let mut summary = match shown.first() {
         None => "<empty>".to_owned(),
-        Some(b'{') => go::text(shown).into_owned(),
+        Some(b'{') => utf8_text(shown).into_owned(),
         Some(_) => shown.iter().fold(String::new(), |mut hex, byte| {
             write!(hex, "{byte:02x}").expect("writing to a string cannot fail");
             hex

@@ -7,9 +7,8 @@ mod write;
 pub use write::{encode, encode_entry};
 
 use super::json::ParsedText;
+use fairgate_gotext::Quoted;
 use fairgate_manifest::yaml::{self, ExactError, Manifest, YamlError};
-
-use crate::go::Quoted;
 
 /// Why a body is not valid YAML. The text resembles that of kube-apiserver, which has another parser.
 #[derive(Debug, thiserror::Error)]

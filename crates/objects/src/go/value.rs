@@ -7,7 +7,7 @@ use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Number, Value};
 
-use super::quote::Quoted;
+use fairgate_gotext::Quoted;
 
 /// A value that prints as Go's `%v` prints it.
 #[derive(Clone, Copy, Debug)]

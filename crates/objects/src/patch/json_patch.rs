@@ -16,9 +16,9 @@ use crate::{
         FieldValidation, json,
         tree::{JsonMember, JsonNode},
     },
-    go::Quoted,
     schema::canonical::{MAX_PROBLEMS, Source as _},
 };
+use fairgate_gotext::Quoted;
 
 /// How many operations a patch may have.
 const MAX_OPERATIONS: usize = 10_000;

@@ -21,9 +21,10 @@ use super::{
 };
 use crate::{
     codec::{FieldValidation, json},
-    go::{self, Quoted},
+    go,
     schema::{Field, PatchStrategy, Struct, Type},
 };
+use fairgate_gotext::Quoted;
 
 const RETAIN: &str = "$retainKeys";
 const DELETE: &str = "$deleteFromPrimitiveList";

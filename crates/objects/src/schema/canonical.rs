@@ -26,10 +26,10 @@ use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
 use super::{Struct, Type, UnreadParts};
-use crate::go::Quoted;
 pub(crate) use complete::complete;
 use complete::complete_with;
 pub use complete::{EmptyValues, zero};
+use fairgate_gotext::Quoted;
 use quantity::QuantityError;
 use time::TimeError;
 

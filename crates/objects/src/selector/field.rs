@@ -6,8 +6,8 @@
 use smallvec::SmallVec;
 
 use super::SelectorError;
-use crate::go::Quoted;
 use fairgate_core::digest::{FieldTermError, field_terms};
+use fairgate_gotext::Quoted;
 
 /// The fields that all hosted kinds can be selected by.
 const KNOWN: [&str; 2] = ["metadata.name", "metadata.namespace"];

@@ -11,9 +11,8 @@ use super::{
     SelectorError,
     rules::{LabelSet, Rules, RulesBuilder},
 };
-use crate::go::Quoted;
 use fairgate_core::digest::{ExpectedToken, LabelOperator, LabelSelectorParser, LabelSyntaxError};
-use fairgate_gotext::names;
+use fairgate_gotext::{Quoted, names};
 
 /// The number of bad values that one message lists at most. Each is followed by the whole rule,
 /// which may be a hundred times longer than the value.

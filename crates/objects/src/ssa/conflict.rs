@@ -7,7 +7,7 @@ use super::{
     path::{self, FieldPath},
     path_set::PathSet,
 };
-use crate::go;
+use fairgate_gotext::Quoted;
 
 /// Why an object cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,9 +50,9 @@ struct Owner<'a>(&'a Conflict);
 impl fmt::Display for Owner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let conflict = self.0;
-        go::Quoted(&conflict.manager).fmt(f)?;
+        Quoted(&conflict.manager).fmt(f)?;
         if !conflict.subresource.is_empty() {
-            write!(f, " with subresource {}", go::Quoted(&conflict.subresource))?;
+            write!(f, " with subresource {}", Quoted(&conflict.subresource))?;
         }
         if !conflict.api_version.is_empty() {
             write!(f, " using {}", conflict.api_version)?;

@@ -11,6 +11,7 @@ use std::{cmp::Ordering, fmt};
 use serde_json::{Number, Value};
 
 use crate::go;
+use fairgate_gotext::Quoted;
 
 /// From a value to one below it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,7 +88,7 @@ impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Value::Null => f.write_str("null"),
-            Value::String(text) => go::Quoted(text).fmt(f),
+            Value::String(text) => Quoted(text).fmt(f),
             other => go::Plain(other).fmt(f),
         }
     }

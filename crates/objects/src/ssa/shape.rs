@@ -9,8 +9,8 @@ use super::{
     path::{PathElement, Scalar},
     path_set::PathSet,
 };
-use crate::go;
 use crate::schema::{Field, List, Presence, Struct, Topology, Type, canonical::complete};
+use fairgate_gotext::Quoted;
 
 /// How values of a type are merged and owned.
 #[derive(Clone, Copy)]
@@ -112,10 +112,7 @@ fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<PathElement, Str
         })
         .collect();
     if key.is_empty() {
-        let keys: Vec<_> = keys
-            .iter()
-            .map(|name| go::Quoted(name).to_string())
-            .collect();
+        let keys: Vec<_> = keys.iter().map(|name| Quoted(name).to_string()).collect();
         return Err(format!(
             "associative list with keys has an element that omits all key fields [{}] (and doesn't \
              have default values for any key fields)",

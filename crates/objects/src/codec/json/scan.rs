@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use crate::{
     codec::tape::{JsonTape, JsonToken, TokenCount},
-    go::{QuotedChar, push_utf8},
     schema::canonical::MAX_OBJECTS,
 };
+use fairgate_gotext::{QuotedChar, push_utf8};
 
 /// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
 /// and this bound lets later code recurse over a value.

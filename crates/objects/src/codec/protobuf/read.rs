@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 
 use crate::{
     codec::json,
-    go,
     schema::{
         Field, List, Struct, Type,
         canonical::{
@@ -15,6 +14,7 @@ use crate::{
         },
     },
 };
+use fairgate_gotext::utf8_text;
 
 /// Why bytes are not a message of their type. The message is that of kube-apiserver's decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -323,7 +323,7 @@ impl Decoder {
         let (mut key, mut value) = (String::new(), None);
         while let Some((number, wire)) = reader.field()? {
             match number {
-                1 => key = go::text(wire.bytes(name)?).into_owned(),
+                1 => key = utf8_text(wire.bytes(name)?).into_owned(),
                 2 => value = self.value(name, ty, &wire, value)?,
                 _ => {}
             }
@@ -346,7 +346,7 @@ impl Decoder {
         old: Option<Value>,
     ) -> Result<Option<Value>, WireError> {
         Ok(Some(match ty {
-            Type::Text => Value::from(go::text(wire.bytes(name)?).into_owned()),
+            Type::Text => Value::from(utf8_text(wire.bytes(name)?).into_owned()),
             Type::Int32 => int32(wire.varint(name)?),
             Type::Int64 => Value::from(wire.varint(name)?.cast_signed()),
             Type::Flag => Value::from(wire.varint(name)? != 0),
@@ -436,7 +436,7 @@ fn amount(message: &[u8]) -> Result<String, WireError> {
     let mut amount = None;
     while let Some((number, wire)) = reader.field()? {
         if number == 1 {
-            amount = Some(quantity::canonical(&go::text(wire.bytes("string")?))?);
+            amount = Some(quantity::canonical(&utf8_text(wire.bytes("string")?))?);
         }
     }
     Ok(amount.unwrap_or_else(|| "0".to_owned()))
@@ -464,7 +464,7 @@ fn int_or_string(message: &[u8]) -> Result<Value, WireError> {
         match number {
             1 => is_text = wire.varint("type")? == 1,
             2 => int = int32(wire.varint("intVal")?),
-            3 => string = go::text(wire.bytes("strVal")?).into_owned(),
+            3 => string = utf8_text(wire.bytes("strVal")?).into_owned(),
             _ => {}
         }
     }

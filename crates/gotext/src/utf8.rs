@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// The text of these bytes. Each byte that is not part of UTF-8 becomes U+FFFD.
-pub fn text(bytes: &[u8]) -> Cow<'_, str> {
+pub fn utf8_text(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.into();
     }
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn each_byte_that_is_not_utf8_is_a_character() {
-        assert_eq!(text("é".as_bytes()), "é");
-        assert_eq!(text(b"a\xff\xe2\x82b"), "a\u{fffd}\u{fffd}\u{fffd}b");
+        assert_eq!(utf8_text("é".as_bytes()), "é");
+        assert_eq!(utf8_text(b"a\xff\xe2\x82b"), "a\u{fffd}\u{fffd}\u{fffd}b");
     }
 }

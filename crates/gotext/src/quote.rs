@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::later_characters::is_later;
+use crate::later_characters::is_later;
 
 /// Text that is printed in double quotes, with characters that are not printable escaped.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ impl fmt::Display for Quoted<'_> {
 
 /// A character that is printed in single quotes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct QuotedChar(pub char);
+pub struct QuotedChar(pub char);
 
 impl fmt::Display for QuotedChar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     /// What Go's package `unicode` says of each character.
-    const UNICODE: &str = include_str!("../../../cel/tests/corpus/unicode.jsonl");
+    const UNICODE: &str = include_str!("../../cel/tests/corpus/unicode.jsonl");
 
     #[test]
     fn the_characters_that_are_printed_are_those_of_go() {
