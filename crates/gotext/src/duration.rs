@@ -3,10 +3,9 @@
 //! A client's `timeout` parameter is parsed by Go's rules and refused with Go's messages, as in
 //! kube-apiserver. Not here: the maximum that a server puts on a timeout.
 
-use std::{
-    fmt::{self, Write as _},
-    time::Duration,
-};
+use std::{fmt, time::Duration};
+
+use crate::quote::TimeQuoted;
 
 /// The largest magnitude in nanoseconds: that of the least signed 64-bit number.
 const LIMIT: u64 = 1 << 63;
@@ -157,25 +156,6 @@ fn message(error: &Error<'_>, text: &[u8]) -> Box<str> {
         }
     }
     .into_boxed_str()
-}
-
-/// Text that is printed in double quotes as Go's package `time` prints it: control characters and bytes outside
-/// ASCII are escaped as `\x` and two hexadecimal digits.
-#[derive(Clone, Copy, Debug)]
-pub struct TimeQuoted<'a>(pub &'a [u8]);
-
-impl fmt::Display for TimeQuoted<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('"')?;
-        for &byte in self.0 {
-            match byte {
-                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
-                b' '..=0x7f => f.write_char(char::from(byte))?,
-                _ => write!(f, "\\x{byte:02x}")?,
-            }
-        }
-        f.write_char('"')
-    }
 }
 
 /// A duration that prints as Go prints it.

@@ -9,10 +9,12 @@ mod duration;
 mod later_characters;
 mod media_type;
 pub mod names;
+pub mod quantity;
 mod quote;
+pub mod time;
 mod utf8;
 
-pub use duration::{GoDuration, TimeQuoted, parse_duration};
+pub use duration::{GoDuration, parse_duration};
 pub use media_type::media_type;
-pub use quote::{Quoted, QuotedChar, is_printable};
+pub use quote::{Quoted, QuotedChar, TimeQuoted, is_printable};
 pub use utf8::{push_utf8, utf8_text};

@@ -30,6 +30,25 @@ impl fmt::Display for QuotedChar {
     }
 }
 
+/// Text that is printed in double quotes as Go's package `time` prints it: control characters and bytes outside
+/// ASCII are escaped as `\x` and two hexadecimal digits.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeQuoted<'a>(pub &'a [u8]);
+
+impl fmt::Display for TimeQuoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for &byte in self.0 {
+            match byte {
+                b'"' | b'\\' => write!(f, "\\{}", char::from(byte))?,
+                b' '..=0x7f => f.write_char(char::from(byte))?,
+                _ => write!(f, "\\x{byte:02x}")?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
 fn escape(c: char, quote: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match c {
         '\\' => f.write_str(r"\\"),

@@ -7,7 +7,7 @@ use std::{cmp::Ordering, collections::BTreeMap};
 use serde_json::Value;
 
 use super::fields::{FieldMap, is_zero, object, object_or_insert, text};
-use crate::schema::canonical::quantity::{arithmetic::Summand, rounded_to_milli};
+use fairgate_gotext::quantity::{Summand, rounded_to_milli};
 
 const HUGE_PAGES: &str = "hugepages-";
 

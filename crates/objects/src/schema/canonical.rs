@@ -14,10 +14,8 @@ mod complete;
 mod go_types;
 pub(crate) mod number;
 mod plain;
-pub(crate) mod quantity;
 #[cfg(test)]
 mod tests;
-pub(crate) mod time;
 
 use std::{borrow::Cow, collections::BTreeSet, fmt::Write};
 
@@ -29,9 +27,11 @@ use super::{Struct, Type, UnreadParts};
 pub(crate) use complete::complete;
 use complete::complete_with;
 pub use complete::{EmptyValues, zero};
-use fairgate_gotext::Quoted;
-use quantity::QuantityError;
-use time::TimeError;
+use fairgate_gotext::{
+    Quoted,
+    quantity::{self, QuantityError},
+    time::{self, TimeError},
+};
 
 /// The maximum number of objects that one decoding creates.
 ///

@@ -7,14 +7,13 @@ use crate::{
     codec::json,
     schema::{
         Field, List, Struct, Type,
-        canonical::{
-            self, MAX_OBJECTS,
-            quantity::{self, QuantityError},
-            time,
-        },
+        canonical::{self, MAX_OBJECTS},
     },
 };
-use fairgate_gotext::utf8_text;
+use fairgate_gotext::{
+    quantity::{self, QuantityError},
+    time, utf8_text,
+};
 
 /// Why bytes are not a message of their type. The message is that of kube-apiserver's decoder.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

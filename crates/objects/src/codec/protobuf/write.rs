@@ -5,8 +5,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     codec::json,
-    schema::{Field, Inline, List, Struct, Type, canonical::time},
+    schema::{Field, Inline, List, Struct, Type},
 };
+use fairgate_gotext::time;
 
 /// The message of an object in canonical form for `shape`; it does not contain `kind` and `apiVersion`.
 ///

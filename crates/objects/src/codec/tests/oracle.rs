@@ -9,11 +9,9 @@ use serde_json::json;
 
 use crate::{
     codec::{json, protobuf},
-    schema::{
-        built_in, built_in_kinds,
-        canonical::{self, quantity},
-    },
+    schema::{built_in, built_in_kinds, canonical},
 };
+use fairgate_gotext::quantity;
 
 /// Lines of group, version, kind, protobuf in base64 and JSON; and of `quantity`, its text, and its
 /// canonical text, or its error behind a `!`.

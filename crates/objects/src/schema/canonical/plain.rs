@@ -4,8 +4,9 @@
 
 use smallvec::SmallVec;
 
-use super::{Decoder, MAX_OBJECTS, Source, View, quantity};
+use super::{Decoder, MAX_OBJECTS, Source, View};
 use crate::schema::Type;
+use fairgate_gotext::quantity;
 
 /// Maps with more members are decoded.
 const FEW_MEMBERS: usize = 16;

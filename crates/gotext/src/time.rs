@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use fairgate_gotext::TimeQuoted;
 use jiff::{SignedDuration, Timestamp, civil::DateTime, tz::TimeZone};
+
+use crate::quote::TimeQuoted;
 
 const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 
@@ -12,7 +13,7 @@ const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
 /// Seconds from the Unix epoch to Go's zero time, the beginning of the year 1.
-pub(crate) const ZERO: i64 = -62_135_596_800;
+pub const ZERO: i64 = -62_135_596_800;
 
 /// Why a text is not a valid time. The message is Go's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +56,7 @@ impl std::error::Error for TimeError {}
 /// # Errors
 ///
 /// [`TimeError`], if it is not RFC 3339. As in Go, the hour may have a single digit.
-pub(crate) fn parse(text: &str) -> Result<Option<String>, TimeError> {
+pub fn parse(text: &str) -> Result<Option<String>, TimeError> {
     let (time, _) = Cursor::new(text, LAYOUT).time()?;
     Ok(write(time))
 }
@@ -65,18 +66,18 @@ pub(crate) fn parse(text: &str) -> Result<Option<String>, TimeError> {
 /// # Errors
 ///
 /// As [`parse`].
-pub(crate) fn parse_micro(text: &str) -> Result<Option<String>, TimeError> {
+pub fn parse_micro(text: &str) -> Result<Option<String>, TimeError> {
     let (time, micros) = Cursor::new(text, MICRO_LAYOUT).time()?;
     Ok(write_micro(time, micros))
 }
 
 /// Seconds since the Unix epoch of a canonical time; `None` if the text is not a time.
-pub(crate) fn seconds(text: &str) -> Option<i64> {
+pub fn seconds(text: &str) -> Option<i64> {
     text.parse::<Timestamp>().ok().map(Timestamp::as_second)
 }
 
 /// Seconds since the Unix epoch of a canonical time, and the nanoseconds beyond; `None` if the text is not a time.
-pub(crate) fn seconds_and_nanos(text: &str) -> Option<(i64, u32)> {
+pub fn seconds_and_nanos(text: &str) -> Option<(i64, u32)> {
     let time: Timestamp = text.parse().ok()?;
     // Of a time before 1970 the two have a negative sign each.
     let (seconds, nanos) = (time.as_second(), time.subsec_nanosecond());
@@ -90,12 +91,12 @@ pub(crate) fn seconds_and_nanos(text: &str) -> Option<(i64, u32)> {
 
 /// The canonical time of these seconds since the Unix epoch, unless it is the zero time or out of
 /// the years from 0 to 9999.
-pub(crate) fn from_seconds(seconds: i64) -> Option<String> {
+pub fn from_seconds(seconds: i64) -> Option<String> {
     write(civil(Timestamp::from_second(seconds).ok()?))
 }
 
 /// The same in microseconds: `micros` are added to the seconds.
-pub(crate) fn from_micros(seconds: i64, micros: i32) -> Option<String> {
+pub fn from_micros(seconds: i64, micros: i32) -> Option<String> {
     let time = Timestamp::from_second(seconds).ok()?;
     let time = civil(
         time.checked_add(SignedDuration::from_micros(micros.into()))

@@ -6,11 +6,13 @@
 //!
 //! Costs time linear in the length of a text; no number is ever written out to its exponent.
 //!
-//! [`rounded_to_milli`] and [`arithmetic`] are what defaults need of amounts.
+//! [`rounded_to_milli`] and [`Summand`] are what defaults need of amounts.
 //!
 //! Source: `k8s.io/apimachinery/pkg/api/resource`.
 
-pub(crate) mod arithmetic;
+mod arithmetic;
+
+pub use arithmetic::Summand;
 
 use std::borrow::Cow;
 
@@ -62,7 +64,7 @@ enum Form {
 /// # Errors
 ///
 /// [`QuantityError`], if `text` is not an amount.
-pub(crate) fn canonical(text: &str) -> Result<String, QuantityError> {
+pub fn canonical(text: &str) -> Result<String, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::Format);
     }
@@ -95,7 +97,7 @@ pub(crate) fn canonical(text: &str) -> Result<String, QuantityError> {
 }
 
 /// Whether a text is an amount of usual length; some that are longer are amounts, too.
-pub(super) fn is_short(text: &str) -> bool {
+pub fn is_short(text: &str) -> bool {
     let Ok(parts) = Parts::of(text) else {
         return false;
     };
@@ -105,7 +107,7 @@ pub(super) fn is_short(text: &str) -> bool {
 }
 
 /// The text of an amount that is rounded to thousandths, away from zero; none if it has no smaller parts.
-pub(crate) fn rounded_to_milli(text: &str) -> Option<String> {
+pub fn rounded_to_milli(text: &str) -> Option<String> {
     if has_no_small_part(text) {
         return None;
     }

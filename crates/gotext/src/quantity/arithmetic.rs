@@ -11,14 +11,14 @@ const LARGEST_BINARY: i128 = i64::MAX as i128 * NANOS;
 
 /// An amount that can be added. It is exact, but not every amount is one: those over 10²⁹ are not.
 #[derive(Clone, Copy)]
-pub(crate) struct Summand {
+pub struct Summand {
     nanos: i128,
     form: Form,
 }
 
 impl Summand {
     /// The amount of a text, if it is an amount that can be added.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub fn read(text: &str) -> Option<Self> {
         let (mut amount, form, negative) = exact(text)?;
         amount.round_up(NANO);
         let exponent = u32::try_from(amount.exponent - NANO).ok()?;
@@ -39,7 +39,7 @@ impl Summand {
     }
 
     /// The sum, written as `self` is unless that is zero.
-    pub(crate) fn plus(self, other: Self) -> Option<Self> {
+    pub fn plus(self, other: Self) -> Option<Self> {
         Some(Self {
             nanos: self.nanos.checked_add(other.nanos)?,
             form: if self.nanos == 0 {
@@ -50,12 +50,13 @@ impl Summand {
         })
     }
 
-    pub(crate) fn compare(self, other: Self) -> Ordering {
+    /// Which of two is larger.
+    pub fn compare(self, other: Self) -> Ordering {
         self.nanos.cmp(&other.nanos)
     }
 
     /// The canonical text.
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         const UNITS: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
         let sign = if self.nanos < 0 { "-" } else { "" };
         let nanos = self.nanos.unsigned_abs();
