@@ -3,7 +3,8 @@
 //! The crate is pure: no I/O, no clock, no threads, no knowledge of Kubernetes objects. It keeps the patterns that it
 //! compiled last, 4 MB at most, so that equal ones are compiled once. No expression and no input
 //! can cause a panic, a stack overflow or unbounded work: parsing, checking and evaluating are limited in depth, size
-//! and cost, and so are the patterns in expressions ([`PatternBudget`]). In comments, *the original* means cel-go and
+//! and cost, and so are the patterns in expressions ([`PatternBudget`]). It is usable by itself: of fairgate it needs only
+//! `fairgate-gotext`, text as Go reads and prints it, which needs nothing else of it. In comments, *the original* means cel-go and
 //! the CEL libraries of Kubernetes.
 //!
 //! ```

@@ -2,6 +2,8 @@
 //!
 //! A client's `timeout` parameter is parsed by Go's rules and refused with Go's messages, as in
 //! kube-apiserver. Not here: the maximum that a server puts on a timeout.
+//!
+//! Source: Go `time/format.go` (`ParseDuration`) and `time/time.go` (`Duration.String`).
 
 use std::{fmt, time::Duration};
 
@@ -16,11 +18,45 @@ const LIMIT: u64 = 1 << 63;
 ///
 /// Go's message for the same text, such as `time: missing unit in duration "30"`.
 pub fn parse_duration(text: &[u8]) -> Result<Duration, Box<str>> {
-    magnitude(text).map_err(|error| message(&error, text))
+    let nanoseconds = parse_nanoseconds(text).map_err(|error| error.to_string())?;
+    Ok(Duration::from_nanos(nanoseconds.try_into().unwrap_or(0)))
 }
 
+/// Reads a Go duration: its nanoseconds, of up to about 292 years in either direction.
+///
+/// # Errors
+///
+/// [`DurationError`], if it is malformed or out of range.
+pub fn parse_nanoseconds(text: &[u8]) -> Result<i64, DurationError<'_>> {
+    signed(text).map_err(|problem| DurationError { text, problem })
+}
+
+/// Why a text is not a duration. The message is Go's.
+#[derive(Clone, Copy, Debug)]
+pub struct DurationError<'t> {
+    text: &'t [u8],
+    problem: Problem<'t>,
+}
+
+impl fmt::Display for DurationError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = TimeQuoted(self.text);
+        match self.problem {
+            Problem::Invalid => write!(f, "time: invalid duration {text}"),
+            Problem::MissingUnit => write!(f, "time: missing unit in duration {text}"),
+            Problem::UnknownUnit(unit) => {
+                let unit = TimeQuoted(unit);
+                write!(f, "time: unknown unit {unit} in duration {text}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DurationError<'_> {}
+
 /// What is wrong with a duration.
-enum Error<'a> {
+#[derive(Clone, Copy, Debug)]
+enum Problem<'a> {
     /// Neither number nor sign, or out of range.
     Invalid,
     /// A number without a unit.
@@ -29,17 +65,17 @@ enum Error<'a> {
     UnknownUnit(&'a [u8]),
 }
 
-fn magnitude(text: &[u8]) -> Result<Duration, Error<'_>> {
+fn signed(text: &[u8]) -> Result<i64, Problem<'_>> {
     let (negative, mut rest) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         _ => (false, text),
     };
     if rest == b"0" {
-        return Ok(Duration::ZERO);
+        return Ok(0);
     }
     if rest.is_empty() {
-        return Err(Error::Invalid);
+        return Err(Problem::Invalid);
     }
     let mut total = 0_u64;
     while !rest.is_empty() {
@@ -48,27 +84,28 @@ fn magnitude(text: &[u8]) -> Result<Duration, Error<'_>> {
         total = total
             .checked_add(nanos)
             .filter(|&t| t <= LIMIT)
-            .ok_or(Error::Invalid)?;
+            .ok_or(Problem::Invalid)?;
         rest = after;
     }
-    match (negative, total) {
-        (true, _) => Ok(Duration::ZERO),
-        (false, LIMIT) => Err(Error::Invalid),
-        (false, nanos) => Ok(Duration::from_nanos(nanos)),
-    }
+    let value = if negative {
+        0_i64.checked_sub_unsigned(total)
+    } else {
+        i64::try_from(total).ok()
+    };
+    value.ok_or(Problem::Invalid)
 }
 
 /// Reads one number with its unit: the nanoseconds, at most [`LIMIT`], and what follows.
-fn term(text: &[u8]) -> Result<(u64, &[u8]), Error<'_>> {
+fn term(text: &[u8]) -> Result<(u64, &[u8]), Problem<'_>> {
     let (whole_digits, rest) = digits(text);
     let (fraction_digits, rest) = match rest {
         [b'.', rest @ ..] => digits(rest),
         _ => (&[][..], rest),
     };
     // Go checks the range of the whole part before it parses the unit.
-    let whole = whole(whole_digits).ok_or(Error::Invalid)?;
+    let whole = whole(whole_digits).ok_or(Problem::Invalid)?;
     if whole_digits.is_empty() && fraction_digits.is_empty() {
-        return Err(Error::Invalid);
+        return Err(Problem::Invalid);
     }
     let end = rest
         .iter()
@@ -76,17 +113,17 @@ fn term(text: &[u8]) -> Result<(u64, &[u8]), Error<'_>> {
         .unwrap_or(rest.len());
     let (name, rest) = rest.split_at(end);
     if name.is_empty() {
-        return Err(Error::MissingUnit);
+        return Err(Problem::MissingUnit);
     }
-    let unit = unit_nanos(name).ok_or(Error::UnknownUnit(name))?;
+    let unit = unit_nanos(name).ok_or(Problem::UnknownUnit(name))?;
     let nanos = whole
         .checked_mul(unit)
         .filter(|&n| n <= LIMIT)
-        .ok_or(Error::Invalid)?;
+        .ok_or(Problem::Invalid)?;
     let nanos = nanos
         .checked_add(fraction(fraction_digits, unit))
         .filter(|&n| n <= LIMIT);
-    Ok((nanos.ok_or(Error::Invalid)?, rest))
+    Ok((nanos.ok_or(Problem::Invalid)?, rest))
 }
 
 /// Splits off the leading digits.
@@ -144,18 +181,6 @@ fn unit_nanos(name: &[u8]) -> Option<u64> {
         b"h" => 3_600_000_000_000,
         _ => return None,
     })
-}
-
-fn message(error: &Error<'_>, text: &[u8]) -> Box<str> {
-    let text = TimeQuoted(text);
-    match error {
-        Error::Invalid => format!("time: invalid duration {text}"),
-        Error::MissingUnit => format!("time: missing unit in duration {text}"),
-        Error::UnknownUnit(unit) => {
-            format!("time: unknown unit {} in duration {text}", TimeQuoted(unit))
-        }
-    }
-    .into_boxed_str()
 }
 
 /// A duration that prints as Go prints it.
@@ -262,6 +287,16 @@ mod tests {
         for text in ["-5s", "-.5s", "-2m3.4s", "-9223372036854775808ns", "-1ns"] {
             assert_eq!(nanos(text), Ok(0), "{text}");
         }
+    }
+
+    #[test]
+    fn the_sign_of_a_duration_is_kept() {
+        let parse = |text: &str| parse_nanoseconds(text.as_bytes()).ok();
+        assert_eq!(parse("-1.5s"), Some(-1_500_000_000));
+        assert_eq!(parse("-9223372036854775808ns"), Some(i64::MIN));
+        assert_eq!(parse("9223372036854775808ns"), None);
+        // The digits after the point have 2^63 as their largest number.
+        assert_eq!(parse("-0.9223372036854775808h"), Some(-3_320_413_933_267));
     }
 
     #[test]

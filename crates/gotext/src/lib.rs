@@ -14,7 +14,7 @@ mod quote;
 pub mod time;
 mod utf8;
 
-pub use duration::{GoDuration, parse_duration};
+pub use duration::{DurationError, GoDuration, parse_duration, parse_nanoseconds};
 pub use media_type::media_type;
 pub use quote::{Quoted, QuotedChar, TimeQuoted, is_printable};
 pub use utf8::{push_utf8, utf8_text};

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::num::{IntErrorKind, ParseIntError};
 
+use fairgate_gotext::parse_nanoseconds;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -32,28 +33,7 @@ impl CelDuration {
     /// Parses a duration as Go does: `1h30m`, `-1.5s`, `300ms`, `0`; units are `ns`, `us`, `µs`, `ms`, `s`, `m`, `h`.
     /// `None` if the text is invalid or the duration is out of range.
     pub fn parse(text: &str) -> Option<Self> {
-        let (negative, rest) = match text.as_bytes().first()? {
-            b'-' => (true, &text[1..]),
-            b'+' => (false, &text[1..]),
-            _ => (false, text),
-        };
-        if rest == "0" {
-            return Some(Self(0));
-        }
-        if rest.is_empty() {
-            return None;
-        }
-        let mut total: u64 = 0;
-        let mut rest = rest;
-        while !rest.is_empty() {
-            let (amount, after) = parse_amount(rest)?;
-            total = total.checked_add(amount).filter(|sum| *sum <= 1 << 63)?;
-            rest = after;
-        }
-        if negative {
-            return Some(Self(0_i64.checked_sub_unsigned(total)?));
-        }
-        i64::try_from(total).ok().map(Self)
+        parse_nanoseconds(text.as_bytes()).ok().map(Self)
     }
 
     /// The sum; an error if it is out of range.
@@ -72,62 +52,6 @@ impl CelDuration {
     pub(crate) fn negated(self) -> Result<Self, CelError> {
         self.0.checked_neg().map(Self).ok_or_else(duration_overflow)
     }
-}
-
-/// One number with its unit, in nanoseconds, and what follows it.
-fn parse_amount(text: &str) -> Option<(u64, &str)> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (whole, mut rest) = text.split_at(digits);
-    let mut fraction = "";
-    if let Some(after) = rest.strip_prefix('.') {
-        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
-        (fraction, rest) = after.split_at(digits);
-    }
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let unit_ends = rest.find(|c: char| c == '.' || c.is_ascii_digit());
-    let (unit, rest) = rest.split_at(unit_ends.unwrap_or(rest.len()));
-    let unit: u64 = match unit {
-        "ns" => 1,
-        "us" | "µs" | "μs" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
-    let whole = if whole.is_empty() {
-        0
-    } else {
-        whole.parse::<u64>().ok()?
-    };
-    let whole = whole.checked_mul(unit).filter(|of| *of <= 1 << 63)?;
-    Some((whole.checked_add(part_of(fraction, unit))?, rest))
-}
-
-/// The part of `unit` that the digits after a decimal point stand for. Digits beyond the range of an `i64` are ignored.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "as Go computes it"
-)]
-fn part_of(digits: &str, unit: u64) -> u64 {
-    let mut value: u64 = 0;
-    let mut scale = 1.0_f64;
-    for digit in digits.bytes() {
-        let Some(next) = value
-            .checked_mul(10)
-            .and_then(|of| of.checked_add(u64::from(digit - b'0')))
-            .filter(|of| i64::try_from(*of).is_ok())
-        else {
-            break;
-        };
-        value = next;
-        scale *= 10.0;
-    }
-    (value as f64 * (unit as f64 / scale)) as u64
 }
 
 /// A point in time in the years 1 to 9999, with the UTC offset that it was written with.

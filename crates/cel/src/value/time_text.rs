@@ -1,6 +1,9 @@
 //! How durations and times are printed: by `string()`, and in messages as Go prints them.
 
 use std::fmt;
+use std::time::Duration;
+
+use fairgate_gotext::GoDuration;
 
 use super::time::{CelDuration, CelTimestamp, CivilTime, NANOS};
 
@@ -16,36 +19,11 @@ impl fmt::Display for CelDuration {
 impl CelDuration {
     /// Prints it in hours, minutes and seconds, or in a smaller unit if it is less than a second: `1h30m0s`, `1.5ms`.
     pub(super) fn print_units(self, to: &mut dyn fmt::Write) -> fmt::Result {
-        let nanos = self.nanoseconds().unsigned_abs();
         if self.nanoseconds() < 0 {
             to.write_str("-")?;
         }
-        let (whole, nanos_of_unit, unit) = match nanos {
-            0 => return to.write_str("0s"),
-            1..1_000 => (nanos, 1, "ns"),
-            1_000..1_000_000 => (nanos, 1_000, "µs"),
-            1_000_000..1_000_000_000 => (nanos, 1_000_000, "ms"),
-            _ => (
-                nanos % (60 * NANOS.unsigned_abs()),
-                NANOS.unsigned_abs(),
-                "s",
-            ),
-        };
-        let minutes = nanos / (60 * NANOS.unsigned_abs());
-        if minutes >= 60 {
-            write!(to, "{}h", minutes / 60)?;
-        }
-        if minutes > 0 {
-            write!(to, "{}m", minutes % 60)?;
-        }
-        write!(to, "{}", whole / nanos_of_unit)?;
-        let rest = whole % nanos_of_unit;
-        if rest != 0 {
-            let width = nanos_of_unit.ilog10() as usize;
-            let digits = format!("{rest:0width$}");
-            write!(to, ".{}", digits.trim_end_matches('0'))?;
-        }
-        to.write_str(unit)
+        let length = Duration::from_nanos(self.nanoseconds().unsigned_abs());
+        write!(to, "{}", GoDuration(length))
     }
 }
 
