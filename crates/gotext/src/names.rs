@@ -1,4 +1,6 @@
 //! The rules for names, labels and keys, with kube-apiserver's messages.
+//!
+//! Source: `k8s.io/apimachinery/pkg/util/validation` and `pkg/api/validation`.
 
 use std::{borrow::Cow, fmt::Write as _};
 
@@ -47,14 +49,14 @@ pub fn label(name: &str) -> Vec<String> {
 /// of one.
 pub fn object_name(name: &str, prefix: bool) -> Vec<String> {
     if prefix {
-        subdomain(&without_trailing_dash(name))
+        subdomain(&of_prefix(name))
     } else {
         subdomain(name)
     }
 }
 
-/// A prefix may end in a dash, since a suffix will follow.
-fn without_trailing_dash(name: &str) -> Cow<'_, str> {
+/// The name that stands for all that a prefix may become: a prefix may end in a dash, since a suffix will follow.
+pub fn of_prefix(name: &str) -> Cow<'_, str> {
     match name.strip_suffix('-') {
         None | Some("") => name.into(),
         // kube-apiserver replaces one byte more than the dash.
@@ -174,6 +176,16 @@ fn against(words: &str, pattern: &str, examples: &[&str]) -> String {
     text
 }
 
+/// Whether this is a DNS-1123 subdomain. True exactly where [`subdomain`] finds nothing wrong, but without an allocation.
+pub fn is_subdomain(name: &[u8]) -> bool {
+    name.len() <= MAX_SUBDOMAIN && has_subdomain_form(name)
+}
+
+/// Whether this is a DNS-1123 label. True exactly where [`label`] finds nothing wrong, but without an allocation.
+pub fn is_label(name: &[u8]) -> bool {
+    name.len() <= MAX_NAME && has_label_form(name)
+}
+
 /// Whether this is the key of a label: a name, after an optional DNS subdomain and `/`. True exactly where
 /// [`qualified`] finds nothing wrong, but without an allocation.
 pub fn is_label_key(key: &[u8]) -> bool {
@@ -181,7 +193,7 @@ pub fn is_label_key(key: &[u8]) -> bool {
         None => is_name(key),
         Some(slash) => {
             let (prefix, name) = (&key[..slash], &key[slash + 1..]);
-            prefix.len() <= MAX_SUBDOMAIN && has_subdomain_form(prefix) && is_name(name)
+            is_subdomain(prefix) && is_name(name)
         }
     }
 }
@@ -284,6 +296,8 @@ mod tests {
                 for text in [format!("{first}/{second}"), format!("{first}{second}")] {
                     let key = qualified(&text).is_empty();
                     assert_eq!(is_label_key(text.as_bytes()), key, "{text}");
+                    assert_eq!(is_subdomain(text.as_bytes()), subdomain(&text).is_empty());
+                    assert_eq!(is_label(text.as_bytes()), label(&text).is_empty());
                     let value = label_value(&text).is_empty();
                     assert_eq!(is_label_value(text.as_bytes()), value, "{text}");
                 }

@@ -9,7 +9,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use super::formats::{dns1123_label, dns1123_subdomain};
+use fairgate_gotext::names;
+
 use super::go_text::{fixed, text};
 use super::opaque_types::opaque;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
@@ -385,10 +386,10 @@ fn make_resource<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
 fn service_account<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let (namespace, name) = (text(args, 1)?, text(args, 2)?);
     let mut builder = Authorizer::of(args)?.clone();
-    if !dns1123_subdomain(name).is_empty() {
+    if !names::is_subdomain(name.as_bytes()) {
         return Err(CelError::new("Invalid service account name"));
     }
-    if !dns1123_label(namespace).is_empty() {
+    if !names::is_label(namespace.as_bytes()) {
         return Err(CelError::new("Invalid service account namespace"));
     }
     builder.check.service_account = Some((namespace.to_owned(), name.to_owned()));

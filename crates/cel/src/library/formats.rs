@@ -5,6 +5,8 @@
 
 use std::any::Any;
 
+use fairgate_gotext::names;
+
 use super::go_text::{fixed, matching, text};
 use super::opaque_types::opaque;
 use super::url_syntax::check_request_uri;
@@ -44,34 +46,29 @@ const fn named(name: &'static str, title: &'static str, check: Check, pattern: u
 }
 
 static FORMATS: [NamedFormat; 13] = [
-    named("dns1123Label", "DNS1123Label", dns1123_label, 30),
-    named(
-        "dns1123Subdomain",
-        "DNS1123Subdomain",
-        dns1123_subdomain,
-        60,
-    ),
-    named("dns1035Label", "DNS1035Label", dns1035_label, 30),
-    named("qualifiedName", "QualifiedName", qualified_name, 60),
+    named("dns1123Label", "DNS1123Label", names::label, 30),
+    named("dns1123Subdomain", "DNS1123Subdomain", names::subdomain, 60),
+    named("dns1035Label", "DNS1035Label", names::service_label, 30),
+    named("qualifiedName", "QualifiedName", names::qualified, 60),
     named(
         "dns1123LabelPrefix",
         "DNS1123LabelPrefix",
-        |of| dns1123_label(&masked(of)),
+        |of| names::label(&names::of_prefix(of)),
         30,
     ),
     named(
         "dns1123SubdomainPrefix",
         "DNS1123SubdomainPrefix",
-        |of| dns1123_subdomain(&masked(of)),
+        |of| names::subdomain(&names::of_prefix(of)),
         60,
     ),
     named(
         "dns1035LabelPrefix",
         "DNS1035LabelPrefix",
-        |of| dns1035_label(&masked(of)),
+        |of| names::service_label(&names::of_prefix(of)),
         30,
     ),
-    named("labelValue", "LabelValue", label_value, 40),
+    named("labelValue", "LabelValue", names::label_value, 40),
     named(
         "uri",
         "URI",
@@ -191,154 +188,6 @@ fn unless(right: bool, problem: &str) -> Vec<String> {
     }
 }
 
-fn is_lower(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-/// Whether the first byte is one of `first`, the last one of `last`, and all of them are of `between`; `false` for the
-/// empty text.
-fn has_shape(
-    text: &str,
-    first: fn(u8) -> bool,
-    between: fn(u8) -> bool,
-    last: fn(u8) -> bool,
-) -> bool {
-    let bytes = text.as_bytes();
-    let (Some(head), Some(tail)) = (bytes.first(), bytes.last()) else {
-        return false;
-    };
-    first(*head) && last(*tail) && bytes.iter().all(|byte| between(*byte))
-}
-
-fn is_dns1123_label(text: &str) -> bool {
-    has_shape(
-        text,
-        is_lower,
-        |byte| is_lower(byte) || byte == b'-',
-        is_lower,
-    )
-}
-
-fn is_dns1123_subdomain(text: &str) -> bool {
-    text.split('.').all(is_dns1123_label)
-}
-
-/// The error for a text of more than `most` bytes; `unit` is what the message calls them.
-fn too_long(text: &str, most: usize, unit: &str) -> Vec<String> {
-    unless(
-        text.len() <= most,
-        &format!("must be no more than {most} {unit}"),
-    )
-}
-
-/// The text with a dash at its end replaced. A prefix may end in a dash, because more follows.
-fn masked(text: &str) -> String {
-    match text.strip_suffix('-') {
-        Some(rest) if !rest.is_empty() => {
-            // The original also replaces the character before the dash.
-            let kept = rest.char_indices().next_back().map_or(0, |(at, _)| at);
-            format!("{}a", &rest[..kept])
-        }
-        _ => text.to_owned(),
-    }
-}
-
-const DNS1123_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const DNS1123_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const DNS1035_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-const LABEL_KEY: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-
-/// The errors in `text` as a DNS label (RFC 1123); none if it is valid.
-pub(super) fn dns1123_label(text: &str) -> Vec<String> {
-    let mut problems = too_long(text, 63, "characters");
-    if !is_dns1123_label(text) {
-        let dots = is_dns1123_subdomain(text);
-        let problem = if dots {
-            "must not contain dots"
-        } else {
-            DNS1123_LABEL
-        };
-        problems.push(problem.to_owned());
-    }
-    problems
-}
-
-/// The errors in `text` as a DNS subdomain (RFC 1123); none if it is valid.
-pub(super) fn dns1123_subdomain(text: &str) -> Vec<String> {
-    let mut problems = too_long(text, 253, "characters");
-    problems.extend(unless(is_dns1123_subdomain(text), DNS1123_SUBDOMAIN));
-    problems
-}
-
-fn dns1035_label(text: &str) -> Vec<String> {
-    let mut problems = too_long(text, 63, "characters");
-    let right = has_shape(
-        text,
-        |byte| byte.is_ascii_lowercase(),
-        |byte| is_lower(byte) || byte == b'-',
-        is_lower,
-    );
-    problems.extend(unless(right, DNS1035_LABEL));
-    problems
-}
-
-fn is_label_key(text: &str) -> bool {
-    let end = |byte: u8| byte.is_ascii_alphanumeric();
-    has_shape(
-        text,
-        end,
-        |byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte),
-        end,
-    )
-}
-
-fn qualified_name(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    let parts: Vec<_> = text.split('/').collect();
-    let name = match parts[..] {
-        [name] => name,
-        [prefix, name] => {
-            if prefix.is_empty() {
-                problems.push("prefix part must be non-empty".to_owned());
-            } else {
-                let of = dns1123_subdomain_in_bytes(prefix);
-                problems.extend(of.iter().map(|problem| format!("prefix part {problem}")));
-            }
-            name
-        }
-        _ => {
-            return vec![format!(
-                "a valid label key {LABEL_KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-            )];
-        }
-    };
-    if name.is_empty() {
-        problems.push("name part must be non-empty".to_owned());
-    } else {
-        let long = too_long(name, 63, "bytes");
-        problems.extend(long.iter().map(|problem| format!("name part {problem}")));
-    }
-    problems.extend(unless(
-        is_label_key(name),
-        &format!("name part {LABEL_KEY}"),
-    ));
-    problems
-}
-
-/// As [`dns1123_subdomain`], but with a message about bytes, as the original has it for prefixes of qualified names.
-fn dns1123_subdomain_in_bytes(text: &str) -> Vec<String> {
-    let mut problems = too_long(text, 253, "bytes");
-    problems.extend(unless(is_dns1123_subdomain(text), DNS1123_SUBDOMAIN));
-    problems
-}
-
-fn label_value(text: &str) -> Vec<String> {
-    let mut problems = too_long(text, 63, "bytes");
-    problems.extend(unless(text.is_empty() || is_label_key(text), LABEL_VALUE));
-    problems
-}
-
 fn is_uuid(text: &str) -> bool {
     let mut rest = text;
     for (at, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -442,4 +291,18 @@ fn is_offset(text: &str) -> bool {
             && bytes[3] == b':'
             && number(&text[1..3]).is_some()
             && number(&text[4..]).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_in_ascii_before_its_dash() {
+        for format in FORMATS.iter().filter(|of| of.name.ends_with("Prefix")) {
+            for (prefix, problems) in [("a-", 0), ("--", 0), ("-", 1), ("é-", 1), ("aé-", 1)] {
+                assert_eq!((format.check)(prefix).len(), problems, "{prefix}");
+            }
+        }
+    }
 }

@@ -17,6 +17,7 @@ use fairgate_call::{
     identity_headers::{IdentityError, IdentityHeaders, UpstreamIdentity},
 };
 use fairgate_core::digest::User;
+use fairgate_gotext::names::{is_label, is_subdomain};
 
 /// The header lines that name `user`, in the form that `upstream` expects.
 ///
@@ -218,14 +219,7 @@ fn service_account_namespace(name: &str) -> Option<&str> {
     let (namespace, account) = name
         .strip_prefix("system:serviceaccount:")?
         .split_once(':')?;
-    let subdomain = account.len() <= 253 && account.split('.').all(is_dns_label_of_any_length);
-    (namespace.len() <= 63 && is_dns_label_of_any_length(namespace) && subdomain)
-        .then_some(namespace)
-}
-
-fn is_dns_label_of_any_length(text: &str) -> bool {
-    let inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+    (is_label(namespace.as_bytes()) && is_subdomain(account.as_bytes())).then_some(namespace)
 }
 
 #[cfg(test)]
