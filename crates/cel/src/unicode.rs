@@ -1,4 +1,4 @@
-//! The version of Unicode: which characters are assigned, which are printable, and which differ in case alone.
+//! The version of Unicode: which characters are assigned, and which differ in case alone.
 //!
 //! The tables of the crate `regex-syntax` are those of a later version than those of the Go that Kubernetes is built with. A character that
 //! is not assigned in that version has no category, no script and no case here either. `tests/corpus/unicode.jsonl` has what Go says of
@@ -17,9 +17,6 @@ static KNOWN: LazyLock<ClassUnicode> = LazyLock::new(|| class(ASSIGNED));
 /// The assigned characters that another one may differ from in case alone, and some that none does.
 static CASED: LazyLock<ClassUnicode> =
     LazyLock::new(|| assigned(class(r"[\p{Cased}\p{CWCM}\p{CWCF}]")));
-
-/// Letters, marks, numbers, punctuation and symbols.
-static PRINTABLE: LazyLock<ClassUnicode> = LazyLock::new(|| assigned(class(r"[\pL\pM\pN\pP\pS]")));
 
 /// Characters that differ from one another in case alone since a later version, though they were assigned before.
 const FOLDED_LATER: [[char; 2]; 3] = [
@@ -58,11 +55,6 @@ pub(crate) fn unassigned() -> ClassUnicode {
     negate(&mut all);
     all.union(&class(r"\p{Cn}"));
     all
-}
-
-/// Whether Go prints a character as it is, the ASCII ones left out.
-pub(crate) fn is_printable(character: char) -> bool {
-    contains(&PRINTABLE, character)
 }
 
 /// Adds the characters that differ from those of a class in case alone. Returns the steps that it took: one for each character

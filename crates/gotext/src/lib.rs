@@ -16,5 +16,5 @@ mod utf8;
 
 pub use duration::{DurationError, GoDuration, parse_duration, parse_nanoseconds};
 pub use media_type::media_type;
-pub use quote::{Quoted, QuotedChar, TimeQuoted, is_printable};
+pub use quote::{Quoted, QuotedBytes, QuotedChar, TimeQuoted, is_printable, write_escaped};
 pub use utf8::{push_utf8, utf8_text};

@@ -1,18 +1,36 @@
 //! Quoted text as Go's `strconv.Quote` writes it, which error messages and field paths show.
 
-use std::fmt::{self, Write};
+use std::{
+    fmt::{self, Write},
+    sync::OnceLock,
+};
 
 use crate::later_characters::is_later;
 
-/// Text that is printed in double quotes, with characters that are not printable escaped.
+/// Text that is printed in double quotes, with characters that are not printable escaped: `%q` of a string.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
-        for c in self.0.chars() {
-            escape(c, '"', f)?;
+        write_escaped(f, self.0)?;
+        f.write_char('"')
+    }
+}
+
+/// The same of bytes, of which those that are not UTF-8 are escaped as `\xff`.
+#[derive(Clone, Copy, Debug)]
+pub struct QuotedBytes<'a>(pub &'a [u8]);
+
+impl fmt::Display for QuotedBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for chunk in self.0.utf8_chunks() {
+            write_escaped(f, chunk.valid())?;
+            for byte in chunk.invalid() {
+                write_hex(f, "\\x", u32::from(*byte), 2)?;
+            }
         }
         f.write_char('"')
     }
@@ -25,7 +43,7 @@ pub struct QuotedChar(pub char);
 impl fmt::Display for QuotedChar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('\'')?;
-        escape(self.0, '\'', f)?;
+        escape(f, self.0, '\'')?;
         f.write_char('\'')
     }
 }
@@ -49,23 +67,62 @@ impl fmt::Display for TimeQuoted<'_> {
     }
 }
 
-fn escape(c: char, quote: char, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match c {
-        '\\' => f.write_str(r"\\"),
-        '\x07' => f.write_str(r"\a"),
-        '\x08' => f.write_str(r"\b"),
-        '\x0c' => f.write_str(r"\f"),
-        '\n' => f.write_str(r"\n"),
-        '\r' => f.write_str(r"\r"),
-        '\t' => f.write_str(r"\t"),
-        '\x0b' => f.write_str(r"\v"),
-        c if c == quote => write!(f, "\\{c}"),
-        c if is_printable(c) => f.write_char(c),
-        c if c < ' ' || c == '\x7f' => write!(f, "\\x{:02x}", u32::from(c)),
-        c if u32::from(c) < 0x10000 => write!(f, "\\u{:04x}", u32::from(c)),
-        c => write!(f, "\\U{:08x}", u32::from(c)),
+/// Writes a text as it is between double quotes. A long text can be written in pieces.
+///
+/// # Errors
+///
+/// That of `to`.
+pub fn write_escaped(to: &mut impl Write, text: &str) -> fmt::Result {
+    let mut rest = text;
+    // Most characters stand for themselves.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+    loop {
+        let plain = rest.bytes().position(|byte| !is_plain(byte));
+        let (before, after) = rest.split_at(plain.unwrap_or(rest.len()));
+        to.write_str(before)?;
+        let Some(c) = after.chars().next() else {
+            return Ok(());
+        };
+        escape(to, c, '"')?;
+        rest = &after[c.len_utf8()..];
     }
 }
+
+fn escape(to: &mut impl Write, c: char, quote: char) -> fmt::Result {
+    match c {
+        '\\' => to.write_str(r"\\"),
+        '\x07' => to.write_str(r"\a"),
+        '\x08' => to.write_str(r"\b"),
+        '\x0c' => to.write_str(r"\f"),
+        '\n' => to.write_str(r"\n"),
+        '\r' => to.write_str(r"\r"),
+        '\t' => to.write_str(r"\t"),
+        '\x0b' => to.write_str(r"\v"),
+        c if c == quote => {
+            to.write_char('\\')?;
+            to.write_char(c)
+        }
+        c if is_printable(c) => to.write_char(c),
+        c if c.is_ascii() => write_hex(to, "\\x", c.into(), 2),
+        c if u32::from(c) < 0x1_0000 => write_hex(to, "\\u", c.into(), 4),
+        c => write_hex(to, "\\U", c.into(), 8),
+    }
+}
+
+/// Writes a number with so many digits, at most 8. Large texts have many characters that are written so, and the
+/// formatting of the standard library takes many times as long.
+fn write_hex(to: &mut impl Write, before: &str, number: u32, digits: usize) -> fmt::Result {
+    let mut text = [0; 8];
+    for (place, digit) in text[..digits].iter_mut().rev().enumerate() {
+        *digit = b"0123456789abcdef"[(number >> (4 * place) & 0xf) as usize];
+    }
+    to.write_str(before)?;
+    to.write_str(std::str::from_utf8(&text[..digits]).unwrap_or_default())
+}
+
+/// For each 256 characters, which of them are printable. Finding that of one character takes a search, so it is done once for all
+/// characters around one that is asked for.
+static PRINTABLE: [OnceLock<[u64; 4]>; 0x1100] = [const { OnceLock::new() }; 0x1100];
 
 /// Whether Go's `unicode.IsPrint` holds: letters, marks, numbers, punctuation, symbols and the plain space, of Unicode 15.0.
 pub fn is_printable(c: char) -> bool {
@@ -73,10 +130,23 @@ pub fn is_printable(c: char) -> bool {
         // Most text is, and messages quote values of any length.
         return !c.is_ascii_control();
     }
-    is_printable_now(c) && !is_later(c)
+    let number = u32::from(c);
+    let block = PRINTABLE[(number >> 8) as usize].get_or_init(|| printable_block(number >> 8));
+    block[(number >> 6 & 3) as usize] >> (number & 63) & 1 == 1
 }
 
-/// The same of the Unicode of the standard library.
+fn printable_block(block: u32) -> [u64; 4] {
+    let mut printable = [0; 4];
+    for low in 0..256 {
+        let c = char::from_u32(block << 8 | low);
+        if c.is_some_and(|c| is_printable_now(c) && !is_later(c)) {
+            printable[(low >> 6) as usize] |= 1 << (low & 63);
+        }
+    }
+    printable
+}
+
+/// Whether a character is printable in the Unicode of the standard library.
 fn is_printable_now(c: char) -> bool {
     // Not `char::escape_debug`, which escapes a mark that stands alone.
     matches!(c, '\'' | '"' | '\\') || {
@@ -108,6 +178,12 @@ mod tests {
         ] {
             assert_eq!(Quoted(text).to_string(), quoted);
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_numbers() {
+        let quoted = QuotedBytes(b"a\xff\xc3\xa9\x01").to_string();
+        assert_eq!(quoted, r#""a\xffé\x01""#);
     }
 
     #[test]

@@ -6,8 +6,9 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::go_text::go_quote;
-use crate::value::{CelError, CelWork, go_quote_in_steps, work_of_bytes};
+use fairgate_gotext::Quoted;
+
+use crate::value::{CelError, CelWork, quote_in_steps, work_of_bytes};
 
 /// Parses an address.
 ///
@@ -20,7 +21,7 @@ pub(super) fn parse_ip(text: &str, work: &mut CelWork<'_>) -> Result<IpAddr, Cel
         Err(why) => return Err(CelError::new(why.of_conversion(work)?)),
     };
     if zone {
-        let text = go_quote(text);
+        let text = Quoted(text);
         let message = format!("IP address {text} with zone value is not allowed");
         return Err(CelError::new(message));
     }
@@ -40,7 +41,7 @@ fn is_mapped(address: IpAddr) -> bool {
 
 fn not_mapped(address: IpAddr, text: &str) -> Result<(), String> {
     if is_mapped(address) {
-        let text = go_quote(text);
+        let text = Quoted(text);
         return Err(format!("IPv4-mapped IPv6 address {text} is not allowed"));
     }
     Ok(())
@@ -69,8 +70,8 @@ impl AddressError<'_> {
 
     /// The text of Kubernetes where a string is converted. Both quote the whole string, which may be long.
     fn of_conversion(&self, work: &mut CelWork<'_>) -> Result<String, CelError> {
-        let text = go_quote_in_steps(self.text, work)?;
-        let at = go_quote_in_steps(self.at, work)?;
+        let text = quote_in_steps(self.text, work)?;
+        let at = quote_in_steps(self.at, work)?;
         let before = [
             "IP Address ",
             &text,
@@ -89,7 +90,7 @@ impl AddressError<'_> {
 
 impl fmt::Display for AddressError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (text, at) = (go_quote(self.text), go_quote(self.at));
+        let (text, at) = (Quoted(self.text).to_string(), Quoted(self.at).to_string());
         let mut parts = self.parts(&text, &at).into_iter();
         parts.try_for_each(|part| f.write_str(part))
     }
@@ -294,7 +295,7 @@ pub(super) struct Network {
 pub(super) fn parse_network(text: &str) -> Result<Network, String> {
     let wrong = |why: &str| {
         let prefix = "network address parse error during conversion from string: ";
-        let quoted = go_quote(text);
+        let quoted = Quoted(text);
         Err(format!("{prefix}netip.ParsePrefix({quoted}): {why}"))
     };
     let Some(slash) = text.rfind('/') else {
@@ -310,7 +311,7 @@ pub(super) fn parse_network(text: &str) -> Result<Network, String> {
     }
     let leading = length.len() > 1 && !matches!(length.as_bytes()[0], b'1'..=b'9');
     let Some(bits) = length.parse::<i64>().ok().filter(|_| !leading) else {
-        return wrong(&format!("bad bits after slash: {}", go_quote(length)));
+        return wrong(&format!("bad bits after slash: {}", Quoted(length)));
     };
     let most = if address.is_ipv4() { 32 } else { 128 };
     if !(0..=most).contains(&bits) {

@@ -1,6 +1,4 @@
-//! Helpers of the libraries: quoted strings as in Go, common cost formulas, and access to arguments.
-
-pub(super) use crate::value::{go_quote, go_quote_bytes};
+//! Helpers of the libraries: common cost formulas, and access to arguments.
 
 use crate::declarations::CelFunction;
 use crate::value::{CelError, CelResult, CelValue};

@@ -6,7 +6,9 @@
 use std::any::Any;
 use std::cmp::Ordering;
 
-use super::go_text::{fixed, go_quote, tenth, text};
+use fairgate_gotext::Quoted;
+
+use super::go_text::{fixed, tenth, text};
 use super::opaque_types::{declare_order, opaque, unconvertible};
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload};
 use crate::types::CelType;
@@ -238,7 +240,7 @@ fn number(text: &str) -> Result<u64, String> {
         } else {
             "value out of range"
         };
-        format!("strconv.ParseUint: parsing {}: {why}", go_quote(text))
+        format!("strconv.ParseUint: parsing {}: {why}", Quoted(text))
     })
 }
 
@@ -253,13 +255,13 @@ fn parse(text: &str) -> Result<SemverValue, String> {
     let mut numbers = [0; 3];
     for (at, (name, part)) in [("major", major), ("minor", minor)].into_iter().enumerate() {
         if !is_number(part) {
-            let part = go_quote(part);
+            let part = Quoted(part);
             return Err(format!(
                 "Invalid character(s) found in {name} number {part}"
             ));
         }
         if part.len() > 1 && part.starts_with('0') {
-            let (capital, part) = (capitalized(name), go_quote(part));
+            let (capital, part) = (capitalized(name), Quoted(part));
             return Err(format!(
                 "{capital} number must not contain leading zeroes {part}"
             ));
@@ -275,13 +277,13 @@ fn parse(text: &str) -> Result<SemverValue, String> {
         None => (patch, None),
     };
     if !is_number(patch) {
-        let patch = go_quote(patch);
+        let patch = Quoted(patch);
         return Err(format!(
             "Invalid character(s) found in patch number {patch}"
         ));
     }
     if patch.len() > 1 && patch.starts_with('0') {
-        let patch = go_quote(patch);
+        let patch = Quoted(patch);
         return Err(format!(
             "Patch number must not contain leading zeroes {patch}"
         ));
@@ -308,7 +310,7 @@ fn pre_release(part: &str) -> Result<PreRelease, String> {
     }
     if is_number(part) {
         if part.len() > 1 && part.starts_with('0') {
-            let part = go_quote(part);
+            let part = Quoted(part);
             return Err(format!(
                 "Numeric PreRelease version must not contain leading zeroes {part}"
             ));
@@ -316,7 +318,7 @@ fn pre_release(part: &str) -> Result<PreRelease, String> {
         return number(part).map(PreRelease::Number);
     }
     if !is_identifier(part) {
-        let part = go_quote(part);
+        let part = Quoted(part);
         return Err(format!("Invalid character(s) found in prerelease {part}"));
     }
     Ok(PreRelease::Text(part.to_owned()))
@@ -327,7 +329,7 @@ fn build_part(part: &str) -> Result<String, String> {
         return Err("Build meta data is empty".to_owned());
     }
     if !is_identifier(part) {
-        let part = go_quote(part);
+        let part = Quoted(part);
         return Err(format!(
             "Invalid character(s) found in build meta data {part}"
         ));

@@ -5,7 +5,8 @@
 
 use std::fmt::Write;
 
-use super::go_text::{go_quote, go_quote_bytes};
+use fairgate_gotext::{Quoted, QuotedBytes};
+
 use crate::declarations::CheckedCall;
 use crate::syntax::{Expr, ExprId, MacroError};
 use crate::types::CelType;
@@ -150,7 +151,7 @@ fn precision(text: &str) -> Result<(Option<usize>, &str), String> {
         };
         return wrong(&format!(
             "error while converting precision to integer: strconv.Atoi: parsing {}: {why}",
-            go_quote(digits)
+            Quoted(digits)
         ));
     };
     let value = usize::try_from(value).unwrap_or(usize::MAX);
@@ -380,12 +381,14 @@ fn print_nested(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<
             out.work.burn(DOUBLE + DIGIT * 300)?;
             out.push(&format!("{value:.PRECISION$}"))
         }
-        CelValue::Double(value) => out.push(&go_quote(&go_float(*value))),
-        CelValue::String(text) => out.push_each(quoting(text.as_bytes()), || go_quote(text)),
+        CelValue::Double(value) => out.push(&Quoted(&go_float(*value)).to_string()),
+        CelValue::String(text) => {
+            out.push_each(quoting(text.as_bytes()), || Quoted(text).to_string())
+        }
         CelValue::Bytes(bytes) => {
             utf8(bytes)?;
             out.push("b")?;
-            out.push_each(quoting(bytes), || go_quote_bytes(bytes))
+            out.push_each(quoting(bytes), || QuotedBytes(bytes).to_string())
         }
         CelValue::Timestamp(time) => out.push(&format!("timestamp(\"{time}\")")),
         CelValue::Duration(span) => out.push(&format!("duration(\"{span}\")")),

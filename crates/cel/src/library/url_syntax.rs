@@ -6,8 +6,9 @@
 use std::fmt::Write;
 use std::net::IpAddr;
 
+use fairgate_gotext::{Quoted, QuotedBytes};
+
 use super::addresses::parse_addr;
-use super::go_text::{go_quote, go_quote_bytes};
 
 /// The maximum number of parameters of a query. A query with more counts as empty.
 const MOST_PARAMETERS: usize = 10_000;
@@ -76,7 +77,7 @@ impl UrlPart {
                 out.push(b' ');
             } else if byte != b'%' {
                 if matches!(self, Self::Host | Self::Zone) && byte < 0x80 && !self.allows(byte) {
-                    let byte = go_quote_bytes(&[byte]);
+                    let byte = QuotedBytes(&[byte]);
                     return Err(format!("invalid character {byte} in host name"));
                 }
                 out.push(byte);
@@ -84,7 +85,7 @@ impl UrlPart {
                 let escape = &bytes[at - 1..bytes.len().min(at + 2)];
                 let value = self
                     .escaped(escape)
-                    .ok_or_else(|| format!("invalid URL escape {}", go_quote_bytes(escape)))?;
+                    .ok_or_else(|| format!("invalid URL escape {}", QuotedBytes(escape)))?;
                 out.push(value);
                 at += 2;
             }
@@ -118,7 +119,7 @@ fn lossy(bytes: &[u8]) -> String {
 }
 
 fn failed(text: &str, why: &str) -> String {
-    format!("parse {}: {why}", go_quote(text))
+    format!("parse {}: {why}", Quoted(text))
 }
 
 /// Go's `ParseRequestURI`: checks that a text is an absolute URI or an absolute path, as in a request line.
@@ -365,7 +366,7 @@ fn check_port(text: &str) -> Result<(), String> {
     if is_optional_port(text) {
         return Ok(());
     }
-    Err(format!("invalid port {} after host", go_quote(text)))
+    Err(format!("invalid port {} after host", Quoted(text)))
 }
 
 fn parse_host(scheme: &str, host: &str) -> Result<String, String> {

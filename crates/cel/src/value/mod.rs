@@ -32,7 +32,7 @@ pub(crate) use time::CivilTime;
 pub(crate) use equality::{equal_within, is_same_within, same_bytes};
 pub(crate) use map::MapKey;
 pub(crate) use numbers::{double_to_int, double_to_uint};
-pub(crate) use quote::{go_quote, go_quote_bytes, go_quote_in_steps};
+pub(crate) use quote::quote_in_steps;
 pub(crate) use work::{LOOKUP, bytes as work_of_bytes};
 
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 use std::num::{IntErrorKind, ParseIntError};
 
-use fairgate_gotext::parse_nanoseconds;
+use fairgate_gotext::{Quoted, parse_nanoseconds};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{CelError, go_quote};
+use super::CelError;
 
 /// The first second of the year 1, in seconds since the epoch.
 const FIRST_SECOND: i64 = -62_135_596_800;
@@ -355,7 +355,7 @@ fn go_atoi(text: &str) -> Result<i64, CelError> {
             IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        CelError::new(format!("strconv.Atoi: parsing {}: {why}", go_quote(text)))
+        CelError::new(format!("strconv.Atoi: parsing {}: {why}", Quoted(text)))
     })
 }
 

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
+use fairgate_gotext::Quoted;
+
 use super::class::escaped;
 use super::tree::{PatternNode, TreeBuilder};
-use crate::library::go_text::go_quote;
 use crate::unicode::{fold, may_have_case};
 
 fn facts() -> Vec<serde_json::Value> {
@@ -175,7 +176,7 @@ fn every_character_is_quoted_and_trimmed_as_in_go() {
     let mut differences = Vec::new();
     for character in '\u{80}'..=char::MAX {
         let text = character.to_string();
-        let is_quoted_as_it_is = go_quote(&text) == format!("\"{text}\"");
+        let is_quoted_as_it_is = Quoted(&text).to_string() == format!("\"{text}\"");
         let is_space = text.trim().is_empty();
         if is_quoted_as_it_is != is_in(&printable, character)
             || is_space != is_in(&spaces, character)
