@@ -6,6 +6,7 @@
 //! Not here: JSON, YAML and protobuf, which have a document around the text.
 
 mod duration;
+pub mod float;
 mod later_characters;
 mod media_type;
 pub mod names;

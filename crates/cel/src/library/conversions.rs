@@ -5,10 +5,12 @@
     reason = "functions of libraries have one signature"
 )]
 
+use fairgate_gotext::float;
+
 use super::doubles::parse_double;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelOverload};
 use crate::types::CelType;
-use crate::value::{CelBytes, CelDuration, CelError, CelResult, CelTimestamp, CelValue, go_float};
+use crate::value::{CelBytes, CelDuration, CelError, CelResult, CelTimestamp, CelValue};
 
 pub(super) fn declare(to: &mut CelDeclarations) {
     use CelType::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
@@ -255,7 +257,7 @@ fn to_string<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
                 .map_err(|_| CelError::new("invalid UTF-8 in bytes, cannot convert to string"))?;
             text.to_owned()
         }
-        CelValue::Double(value) => go_float(*value),
+        CelValue::Double(value) => float::shortest(*value),
         CelValue::Duration(span) => span.to_string(),
         CelValue::Timestamp(time) => time.to_string(),
         CelValue::Bool(_) | CelValue::Int(_) | CelValue::Uint(_) => args[0].to_string(),

@@ -5,12 +5,12 @@
 
 use std::fmt::Write;
 
-use fairgate_gotext::{Quoted, QuotedBytes};
+use fairgate_gotext::{Quoted, QuotedBytes, float};
 
 use crate::declarations::CheckedCall;
 use crate::syntax::{Expr, ExprId, MacroError};
 use crate::types::CelType;
-use crate::value::{CelError, CelList, CelMap, CelValue, CelWork, go_float, work_of_bytes};
+use crate::value::{CelError, CelList, CelMap, CelValue, CelWork, work_of_bytes};
 
 /// The number of digits after the decimal point if a format has no precision.
 const PRECISION: usize = 6;
@@ -353,7 +353,7 @@ fn print_text(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<()
         CelValue::Null => out.push("null"),
         CelValue::Double(value) => {
             out.work.burn(DOUBLE)?;
-            out.push(&go_float(*value))
+            out.push(&float::shortest(*value))
         }
         CelValue::String(text) => out.push(text),
         CelValue::Bytes(bytes) => out.push(utf8(bytes)?),
@@ -381,7 +381,7 @@ fn print_nested(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<
             out.work.burn(DOUBLE + DIGIT * 300)?;
             out.push(&format!("{value:.PRECISION$}"))
         }
-        CelValue::Double(value) => out.push(&Quoted(&go_float(*value)).to_string()),
+        CelValue::Double(value) => out.push(&Quoted(&float::shortest(*value)).to_string()),
         CelValue::String(text) => {
             out.push_each(quoting(text.as_bytes()), || Quoted(text).to_string())
         }

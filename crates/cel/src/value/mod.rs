@@ -20,7 +20,6 @@ mod work;
 pub use error::{CelError, CelErrorKind, CelResult};
 pub use list::{CelList, CelListIter};
 pub use map::CelMap;
-pub(crate) use numbers::go_float;
 pub use opaque::CelOpaque;
 pub(crate) use text::code_points;
 pub use text::{CelBytes, CelStr};

@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use super::{CelOpaque, CelValue, go_float};
+use fairgate_gotext::float;
+
+use super::{CelOpaque, CelValue};
 
 /// What values are printed to.
 pub(super) trait ValuePrinter: Write {
@@ -29,7 +31,7 @@ pub(super) fn print_value(value: &CelValue<'_>, to: &mut dyn ValuePrinter) -> fm
         CelValue::Bool(value) => write!(to, "{value}"),
         CelValue::Int(value) => write!(to, "{value}"),
         CelValue::Uint(value) => write!(to, "{value}"),
-        CelValue::Double(value) => to.write_str(&go_float(*value)),
+        CelValue::Double(value) => to.write_str(&float::shortest(*value)),
         CelValue::String(text) => to.write_str(text),
         CelValue::Bytes(bytes) => {
             to.write_str("[")?;

@@ -28,20 +28,6 @@ fn escapes(c: char) -> bool {
     matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}')
 }
 
-/// A floating-point number as Go's encoder writes it: with the fewest digits that identify it,
-/// without a fraction if it has none, and with an exponent if it is very small or large.
-pub(crate) fn float(number: f64) -> String {
-    let size = number.abs();
-    if size == 0.0 || (1e-6..1e21).contains(&size) {
-        return number.to_string();
-    }
-    let text = format!("{number:e}");
-    match text.split_once('e') {
-        Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
-        _ => text,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json as value;
@@ -59,21 +45,5 @@ mod tests {
     #[test]
     fn markup_in_strings_is_escaped() {
         assert_eq!(json(&value!("a<b>&c")), r#""a\u003cb\u003e\u0026c""#);
-    }
-
-    #[test]
-    fn floats_are_written_as_go_writes_them() {
-        for (number, text) in [
-            (1.0, "1"),
-            (-0.5, "-0.5"),
-            (1e20, "100000000000000000000"),
-            (1e21, "1e+21"),
-            (1.5e300, "1.5e+300"),
-            (1e-7, "1e-7"),
-            (0.000_001, "0.000001"),
-            (0.0, "0"),
-        ] {
-            assert_eq!(float(number), text);
-        }
     }
 }

@@ -10,6 +10,6 @@ mod value;
 
 pub use self::json::escape_html;
 pub(crate) use self::{
-    json::{float, json},
+    json::json,
     value::{Plain, PlainList, PlainMap, PlainText, source, type_name, type_name_as_text},
 };

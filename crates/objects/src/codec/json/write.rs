@@ -237,7 +237,7 @@ impl Writer {
 
     fn number(&mut self, number: &Number) {
         let text = match number.as_f64().filter(|_| number.is_f64()) {
-            Some(float) => crate::go::float(float),
+            Some(number) => fairgate_gotext::float::json(number),
             None => number.to_string(),
         };
         self.out.extend_from_slice(text.as_bytes());

@@ -2,7 +2,7 @@
 
 use serde_json::Number;
 
-use crate::go;
+use fairgate_gotext::float;
 
 /// Whole numbers below this have a fraction shown, so that nobody takes them for integers.
 const SHOWN_WITH_FRACTION: f64 = 1e15;
@@ -15,7 +15,7 @@ pub(super) fn text(number: &Number) -> String {
             format!("{float:.1}")
         }
         Some(float) if float.fract() == 0.0 && float.abs() < 1e19 => format!("{float:e}"),
-        Some(float) => go::float(float),
+        Some(real) => float::json(real),
         None => number.to_string(),
     }
 }
