@@ -13,6 +13,7 @@ use crate::{
 };
 use fairgate_apihttp::negotiate::Media;
 use fairgate_base::clock::Clock;
+use fairgate_gotext::time;
 use fairgate_objects::{
     codec,
     kind::{Kind, KindVersion},
@@ -115,9 +116,8 @@ impl ApiState {
 
     /// Now, RFC 3339 in whole seconds.
     pub(crate) fn now_text(&self) -> String {
-        jiff::Timestamp::from_second(self.now_seconds())
-            .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
-            .to_string()
+        const UNIX_EPOCH: &str = "1970-01-01T00:00:00Z";
+        time::from_seconds(self.now_seconds()).unwrap_or_else(|| UNIX_EPOCH.to_owned())
     }
 
     /// Now, in seconds since 1970.

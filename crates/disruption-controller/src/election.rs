@@ -14,6 +14,7 @@
 use std::time::Duration;
 
 use fairgate_core::time::Time;
+use fairgate_gotext::time;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -238,7 +239,9 @@ fn version(lease: &Value) -> &Value {
 
 /// A time as leases store it, in microseconds.
 fn micro_time(date: Timestamp) -> String {
-    date.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+    let micros = date.subsec_nanosecond() / 1000;
+    // No clock is beyond the year 9999.
+    time::from_micros(date.as_second(), micros).unwrap_or_default()
 }
 
 #[cfg(test)]

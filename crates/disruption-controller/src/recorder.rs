@@ -7,6 +7,7 @@ use fairgate_disruption::controller::{
     ObjectKey,
     events::{DisruptionEvent, EVENT_SOURCE},
 };
+use fairgate_gotext::time;
 use fairgate_upstream::client::ApiClient;
 use http::Method;
 use jiff::Timestamp;
@@ -175,7 +176,8 @@ fn object(
 }
 
 fn seconds(date: Timestamp) -> String {
-    date.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    // No clock is beyond the year 9999.
+    time::from_seconds(date.as_second()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Tables: objects as rows, as kubectl prints them.
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -9,7 +8,7 @@ use crate::{
     object::Object,
     schema::{docs, meta_v1::OBJECT_META},
 };
-use fairgate_gotext::Quoted;
+use fairgate_gotext::{Quoted, time};
 
 /// What comes with each row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,9 +145,9 @@ pub fn partial(stored: &Value, meta: &str) -> Value {
 /// The age of an object, as kubectl prints it.
 pub fn age(object: &Value, now: i64) -> Value {
     let created = metadata::text(object, "creationTimestamp");
-    match created.parse::<Timestamp>() {
-        Ok(created) => json!(human_duration(now - created.as_second())),
-        Err(_) => json!("<unknown>"),
+    match time::seconds(created) {
+        Some(created) => json!(human_duration(now - created)),
+        None => json!("<unknown>"),
     }
 }
 

@@ -1,8 +1,10 @@
 //! Parts of timestamps and durations: `getFullYear`, `getHours` and so on.
 
+use fairgate_gotext::time::CivilTime;
+
 use crate::declarations::{CelDeclarations, CelFunction, CelFunctionDecl, CelOverload};
 use crate::types::CelType;
-use crate::value::{CelError, CelResult, CelTimestamp, CelValue, CivilTime};
+use crate::value::{CelError, CelResult, CelTimestamp, CelValue};
 
 /// Computes a part of a date or a time of day.
 type Part = fn(CivilTime, CelTimestamp) -> i64;

@@ -26,8 +26,6 @@ pub use text::{CelBytes, CelStr};
 pub use time::{CelDuration, CelTimestamp};
 pub use work::{CelWork, DEFAULT_WORK_LIMIT};
 
-pub(crate) use time::CivilTime;
-
 pub(crate) use equality::{equal_within, is_same_within, same_bytes};
 pub(crate) use map::MapKey;
 pub(crate) use numbers::{double_to_int, double_to_uint};

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use fairgate_gotext::GoDuration;
+use fairgate_gotext::{GoDuration, time::CivilTime};
 
-use super::time::{CelDuration, CelTimestamp, CivilTime, NANOS};
+use super::time::{CelDuration, CelTimestamp, NANOS};
 
 impl fmt::Display for CelDuration {
     #[expect(clippy::cast_precision_loss, reason = "as Go prints seconds")]
@@ -42,12 +42,7 @@ impl CelTimestamp {
     /// Prints date and time, with `between` between them, but without the offset.
     fn print(self, to: &mut dyn fmt::Write, between: char) -> fmt::Result {
         let at = CivilTime::of(self.seconds() + i64::from(self.offset()));
-        write!(to, "{:04}-{:02}-{:02}", at.year, at.month, at.day)?;
-        write!(
-            to,
-            "{between}{:02}:{:02}:{:02}",
-            at.hour, at.minute, at.second
-        )?;
+        at.write(to, between)?;
         if self.nanoseconds() != 0 {
             let fraction = format!("{:09}", self.nanoseconds());
             write!(to, ".{}", fraction.trim_end_matches('0'))?;

@@ -332,8 +332,8 @@ impl<'v> Decoder<'v> {
                 Ok(number) => Some(Value::from(number)),
                 Err(_) => self.unfit(ty, &View::<S>::Number(text), old),
             },
-            (Type::Time, View::Text(text)) => time::parse(text)?.map(Value::from),
-            (Type::MicroTime, View::Text(text)) => time::parse_micro(text)?.map(Value::from),
+            (Type::Time, View::Text(text)) => time::canonical(text)?.map(Value::from),
+            (Type::MicroTime, View::Text(text)) => time::canonical_micro(text)?.map(Value::from),
             (Type::Time | Type::MicroTime, other) => {
                 return Err(self.error(found(&other).to_owned(), "string".to_owned()));
             }
