@@ -1,63 +1,24 @@
 //! Amounts with a unit, such as `1500m` or `2Gi`: text as Go's `resource.ParseQuantity` reads it, and the
 //! canonical text that its `Quantity` writes.
 //!
-//! Go has a fast path, for amounts that fit into 64 bits by its estimate, and a slow one. Both give the same result
-//! with one exception: a text that the fast path takes for canonical is not changed.
-//!
-//! Costs time linear in the length of a text; no number is ever written out to its exponent.
-//!
-//! [`rounded_to_milli`] and [`Summand`] are what defaults need of amounts.
+//! The canonical text costs time linear in the length of a text; no number is ever written out to its exponent. [`QuantityText`] is for those
+//! who compute with amounts of any size. [`rounded_to_milli`] and [`Summand`] are what defaults need of amounts.
 //!
 //! Source: `k8s.io/apimachinery/pkg/api/resource`.
 
 mod arithmetic;
+mod text;
 
 pub use arithmetic::Summand;
+pub use text::{NANO, QuantityError, QuantityText, SmallQuantity};
 
-use std::borrow::Cow;
+use text::Form;
 
 /// The largest exponent, and the negative of the smallest one. Beyond it Go's arithmetic overflows.
 const MAX_EXPONENT: i64 = 1 << 30;
 
-/// Digits that fit into 64 bits for sure.
-const DIGITS: i64 = 18;
-
-/// The smallest exponent of ten: more precise amounts are rounded up.
-const NANO: i64 = -9;
-
 /// The exponent of ten that defaults round the resources of an object to.
 const MILLI: i64 = -3;
-
-/// Why a text is not an amount. The messages are Go's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum QuantityError {
-    /// Not a number and a suffix.
-    #[error(
-        "quantities must match the regular expression \
-         '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-    )]
-    Format,
-    /// The number is malformed.
-    #[error("unable to parse numeric part of quantity")]
-    Number,
-    /// The suffix is unknown.
-    #[error("unable to parse quantity's suffix")]
-    Suffix,
-    /// The exponent is out of range.
-    #[error("quantity's exponent is out of range")]
-    Exponent,
-}
-
-/// How an amount is written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    /// `12e6`.
-    Exponent,
-    /// `12Mi`.
-    Binary,
-    /// `12M`.
-    Decimal,
-}
 
 /// The canonical form of an amount.
 ///
@@ -65,31 +26,20 @@ enum Form {
 ///
 /// [`QuantityError`], if `text` is not an amount.
 pub fn canonical(text: &str) -> Result<String, QuantityError> {
-    if text.is_empty() {
-        return Err(QuantityError::Format);
-    }
-    let parts = Parts::of(text)?;
-    let (exponent, form) = suffix(parts.suffix).ok_or(QuantityError::Suffix)?;
-    if exponent.abs() > MAX_EXPONENT {
+    let read = QuantityText::read(text)?;
+    if read.exponent.abs() > MAX_EXPONENT {
         return Err(QuantityError::Exponent);
     }
-    match short(&parts, exponent, form) {
-        Some(true) => return Ok(text.to_owned()),
-        Some(false) if form == Form::Binary && parts.is_shortest(text) => {
+    if let Some(small) = read.small() {
+        let is_shortest = || read.is_binary() && read.is_shortest(text);
+        if small.is_canonical || is_shortest() {
             return Ok(text.to_owned());
         }
-        None if !parts.is_number => return Err(QuantityError::Number),
-        _ => {}
     }
-    let mut amount = Amount::of(&parts);
-    if form == Form::Binary {
-        amount.double(exponent);
-    } else {
-        amount.exponent += exponent;
-    }
+    let mut amount = Amount::of(&read);
     amount.round_up(NANO);
-    let text = amount.text(form);
-    Ok(if parts.negative && text != "0" {
+    let text = amount.text(read.form);
+    Ok(if read.negative && text != "0" {
         format!("-{text}")
     } else {
         text
@@ -98,135 +48,25 @@ pub fn canonical(text: &str) -> Result<String, QuantityError> {
 
 /// Whether a text is an amount of usual length; some that are longer are amounts, too.
 pub fn is_short(text: &str) -> bool {
-    let Ok(parts) = Parts::of(text) else {
-        return false;
-    };
-    let found = suffix(parts.suffix).filter(|(exponent, _)| exponent.abs() <= MAX_EXPONENT);
-    let is_short = found.and_then(|(exponent, form)| short(&parts, exponent, form));
-    !text.is_empty() && is_short.is_some()
+    let read = QuantityText::read(text);
+    let read = read.ok().filter(|one| one.exponent.abs() <= MAX_EXPONENT);
+    read.is_some_and(|one| one.small().is_some())
 }
 
 /// The text of an amount that is rounded to thousandths, away from zero; none if it has no smaller parts.
 pub fn rounded_to_milli(text: &str) -> Option<String> {
-    if has_no_small_part(text) {
+    let read = QuantityText::read(text).ok()?;
+    // A whole number of thousandths because the suffix says so.
+    if read.fraction.is_empty() && read.exponent >= MILLI || read.exponent.abs() > MAX_EXPONENT {
         return None;
     }
-    let (mut amount, form, negative) = exact(text)?;
+    let mut amount = Amount::of(&read);
     if amount.digits.is_empty() || amount.exponent >= MILLI {
         return None;
     }
     amount.round_up(MILLI);
-    let sign = if negative { "-" } else { "" };
-    Some(format!("{sign}{}", amount.text(form)))
-}
-
-/// Whether an amount is a whole number of thousandths because its suffix says so; it may be one all the same if not.
-fn has_no_small_part(text: &str) -> bool {
-    let Ok(parts) = Parts::of(text) else {
-        return false;
-    };
-    let suffix = suffix(parts.suffix);
-    parts.fraction.is_empty() && suffix.is_some_and(|(exponent, _)| exponent >= MILLI)
-}
-
-/// An amount without its sign, how it is written, and whether it is negative.
-fn exact(text: &str) -> Option<(Amount, Form, bool)> {
-    let parts = Parts::of(text).ok()?;
-    let (exponent, form) = suffix(parts.suffix)?;
-    if exponent.abs() > MAX_EXPONENT {
-        return None;
-    }
-    let mut amount = Amount::of(&parts);
-    if form == Form::Binary {
-        amount.double(exponent);
-    } else {
-        amount.exponent += exponent;
-    }
-    Some((amount, form, parts.negative))
-}
-
-/// The parts of a text; all digits are ASCII.
-struct Parts<'a> {
-    negative: bool,
-    /// Digits before the point, without leading zeros; at least one.
-    whole: &'a str,
-    /// Digits behind it.
-    fraction: &'a str,
-    suffix: &'a str,
-    /// Whether there is any digit.
-    is_number: bool,
-}
-
-impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Result<Self, QuantityError> {
-        let negative = text.starts_with('-');
-        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-        let significant = unsigned.trim_start_matches('0');
-        let (whole, rest) = digits(significant);
-        let (fraction, rest) = match rest.strip_prefix('.') {
-            Some(rest) => digits(rest),
-            None => ("", rest),
-        };
-        // Only zeros, or nothing: Go reads even a lone sign as zero.
-        let is_number = significant.is_empty()
-            || unsigned.starts_with('0')
-            || !whole.is_empty()
-            || !fraction.is_empty();
-        let letters = rest.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
-        let signed = letters.strip_prefix(['-', '+']).unwrap_or(letters);
-        if !digits(signed).1.is_empty() {
-            return Err(QuantityError::Format);
-        }
-        Ok(Self {
-            negative,
-            whole: if whole.is_empty() { "0" } else { whole },
-            fraction,
-            suffix: rest,
-            is_number,
-        })
-    }
-}
-
-impl Parts<'_> {
-    /// Whether a whole number with a binary suffix is written as it would be: it is no multiple of 1024, and has neither a sign nor zeros
-    /// before it.
-    fn is_shortest(&self, text: &str) -> bool {
-        let value: Option<u64> = self.whole.parse().ok();
-        value.is_some_and(|value| value % 1024 != 0)
-            && text.len() == self.whole.len() + self.suffix.len()
-    }
-}
-
-/// The digits that a text begins with, and the rest.
-fn digits(text: &str) -> (&str, &str) {
-    let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    text.split_at(text.len() - rest.len())
-}
-
-/// The exponent that a suffix means, of two if it is binary, else of ten.
-fn suffix(suffix: &str) -> Option<(i64, Form)> {
-    Some(match suffix {
-        "n" => (-9, Form::Decimal),
-        "u" => (-6, Form::Decimal),
-        "m" => (-3, Form::Decimal),
-        "" => (0, Form::Decimal),
-        "k" => (3, Form::Decimal),
-        "M" => (6, Form::Decimal),
-        "G" => (9, Form::Decimal),
-        "T" => (12, Form::Decimal),
-        "P" => (15, Form::Decimal),
-        "E" => (18, Form::Decimal),
-        "Ki" => (10, Form::Binary),
-        "Mi" => (20, Form::Binary),
-        "Gi" => (30, Form::Binary),
-        "Ti" => (40, Form::Binary),
-        "Pi" => (50, Form::Binary),
-        "Ei" => (60, Form::Binary),
-        other => {
-            let exponent: i64 = other.strip_prefix(['e', 'E'])?.parse().ok()?;
-            (exponent, Form::Exponent)
-        }
-    })
+    let sign = if read.negative { "-" } else { "" };
+    Some(format!("{sign}{}", amount.text(read.form)))
 }
 
 /// The suffix for an exponent of ten, if there is one.
@@ -253,33 +93,6 @@ fn decimal_suffix(exponent: i64, form: Form) -> String {
     .to_owned()
 }
 
-/// Whether Go takes the fast path, and if so, whether it takes the text for canonical.
-fn short(parts: &Parts<'_>, exponent: i64, form: Form) -> Option<bool> {
-    let length = |digits: &str| i64::try_from(digits.len()).unwrap_or(i64::MAX);
-    let (whole, fraction) = (length(parts.whole), length(parts.fraction));
-    let (precision, scale) = match form {
-        Form::Binary if fraction == 0 => (15 - whole - exponent * 3 / 10 - 1, 0),
-        Form::Binary => return None,
-        _ => (DIGITS - whole - fraction, exponent - fraction),
-    };
-    if precision < 0 || scale < NANO {
-        return None;
-    }
-    let digits: Cow<'_, str> = if parts.fraction.is_empty() {
-        parts.whole.into()
-    } else {
-        format!("{}{}", parts.whole, parts.fraction).into()
-    };
-    let value: i64 = digits.parse().ok()?;
-    Some(match form {
-        Form::Binary => {
-            value.checked_mul(1 << exponent)?;
-            value & 7 != 0
-        }
-        _ => scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0'),
-    })
-}
-
 /// An amount without its sign: `digits` times ten to the power of `exponent`.
 struct Amount {
     /// Each from 0 to 9, the most significant first and not 0; none for zero.
@@ -288,16 +101,21 @@ struct Amount {
 }
 
 impl Amount {
-    fn of(parts: &Parts<'_>) -> Self {
-        let digits = parts.whole.bytes().chain(parts.fraction.bytes());
+    fn of(read: &QuantityText<'_>) -> Self {
+        let digits = read.whole.bytes().chain(read.fraction.bytes());
         let digits = digits
             .map(|digit| digit - b'0')
             .skip_while(|&digit| digit == 0);
         let mut amount = Self {
             digits: digits.collect(),
-            exponent: -i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX),
+            exponent: -i64::try_from(read.fraction.len()).unwrap_or(i64::MAX),
         };
         amount.strip();
+        if read.is_binary() {
+            amount.double(read.exponent);
+        } else {
+            amount.exponent += read.exponent;
+        }
         amount
     }
 
@@ -450,6 +268,10 @@ mod tests {
             ("12345678901234567890", "12345678901234567890"),
             ("1Ei", "1Ei"),
             ("16Ei", "9223372036854775807"),
+            // Of an exponent there are 32 bits.
+            ("1e4294967296", "1e4294967296"),
+            ("1e4294967297", "10"),
+            ("1.5e4294967296", "1500e-3"),
         ] {
             assert_eq!(canonical(text).as_deref(), Ok(amount), "{text}");
         }
@@ -469,7 +291,8 @@ mod tests {
             ("1e", QuantityError::Suffix),
             ("1M5", QuantityError::Suffix),
             ("Ei", QuantityError::Number),
-            ("1e99999999999", QuantityError::Exponent),
+            ("1e2147483647", QuantityError::Exponent),
+            ("1e9223372036854775808", QuantityError::Suffix),
         ] {
             assert_eq!(canonical(text), Err(error), "{text}");
         }

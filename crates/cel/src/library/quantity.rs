@@ -12,6 +12,7 @@
 use std::any::Any;
 use std::cmp::Ordering;
 
+use fairgate_gotext::quantity::{NANO, QuantityError, QuantityText};
 use num_bigint::BigInt;
 
 use super::go_text::{fixed, int, tenth, text};
@@ -25,9 +26,6 @@ const QUANTITY: &str = "kubernetes.Quantity";
 
 /// The maximum difference of powers of ten up to which numbers are aligned, which limits their digits.
 const MOST_DIGITS: i64 = 100_000;
-
-/// The smallest power of ten of a quantity. Smaller fractions are rounded up to it.
-const NANO: i64 = -9;
 
 /// The functions of quantities.
 #[derive(Clone, Copy, Debug)]
@@ -386,153 +384,42 @@ fn power_of_ten(exponent: i64) -> f64 {
     }
 }
 
-const NO_NUMBER: &str = "unable to parse numeric part of quantity";
-
-const WRONG_FORM: &str =
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-
-/// The parts of the text of a quantity.
-struct QuantityParts<'t> {
-    negative: bool,
-    /// Digits before the point, without leading zeros.
-    whole: &'t str,
-    /// Digits after the point.
-    fraction: &'t str,
-    suffix: &'t str,
-    /// Whether the text has any digits before the suffix.
-    has_digits: bool,
-}
-
-fn split(text: &str) -> Option<QuantityParts<'_>> {
-    let (negative, rest) = match text.as_bytes().first()? {
-        b'-' => (true, &text[1..]),
-        b'+' => (false, &text[1..]),
-        _ => (false, text),
-    };
-    let rest = rest.trim_start_matches('0');
-    let end = |text: &str| {
-        text.find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(text.len())
-    };
-    let (whole, rest) = rest.split_at(end(rest));
-    let (fraction, suffix) = match rest.strip_prefix('.') {
-        Some(after) => after.split_at(end(after)),
-        None => ("", rest),
-    };
-    let exponent = suffix.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
-    let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-    if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let has_digits = text[..text.len() - suffix.len()].contains(|c: char| c.is_ascii_digit());
-    let whole = if whole.is_empty() { "0" } else { whole };
-    Some(QuantityParts {
-        negative,
-        whole,
-        fraction,
-        suffix,
-        has_digits,
-    })
-}
-
-/// The factor that a suffix stands for: a power of ten or of two, given by its exponent.
-enum SuffixFactor {
-    Ten(i64),
-    Two(u32),
-}
-
-fn unit(suffix: &str) -> Option<SuffixFactor> {
-    Some(match suffix {
-        "" => SuffixFactor::Ten(0),
-        "n" => SuffixFactor::Ten(-9),
-        "u" => SuffixFactor::Ten(-6),
-        "m" => SuffixFactor::Ten(-3),
-        "k" => SuffixFactor::Ten(3),
-        "M" => SuffixFactor::Ten(6),
-        "G" => SuffixFactor::Ten(9),
-        "T" => SuffixFactor::Ten(12),
-        "P" => SuffixFactor::Ten(15),
-        "E" => SuffixFactor::Ten(18),
-        "Ki" => SuffixFactor::Two(10),
-        "Mi" => SuffixFactor::Two(20),
-        "Gi" => SuffixFactor::Two(30),
-        "Ti" => SuffixFactor::Two(40),
-        "Pi" => SuffixFactor::Two(50),
-        "Ei" => SuffixFactor::Two(60),
-        _ => {
-            let exponent: i64 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            // The original truncates the exponent to 32 bits.
-            #[expect(clippy::cast_possible_truncation, reason = "as the original does")]
-            SuffixFactor::Ten(i64::from(exponent as i32))
-        }
-    })
-}
-
 /// Parses a quantity.
 ///
 /// # Errors
 ///
 /// The original's message.
 fn parse(text: &str) -> Result<Amount, String> {
-    let parts = split(text).ok_or(WRONG_FORM)?;
-    let unit = unit(parts.suffix).ok_or("unable to parse quantity's suffix")?;
-    if let Some(small) = parse_small(&parts, &unit) {
-        return Ok(small);
+    let read = QuantityText::read(text).map_err(|why| why.to_string())?;
+    if let Some(small) = read.small() {
+        let (digits, exponent) = (small.digits, small.exponent);
+        return Ok(Amount::Small { digits, exponent });
     }
-    if !parts.has_digits {
-        return Err(NO_NUMBER.to_owned());
-    }
-    let written = format!("{}{}", parts.whole, parts.fraction);
-    let mut digits: BigInt = written.parse().map_err(|_| NO_NUMBER)?;
-    let fraction = i64::try_from(parts.fraction.len()).unwrap_or(i64::MAX);
+    let written = format!("{}{}", read.whole, read.fraction);
+    let mut digits: BigInt = written
+        .parse()
+        .map_err(|_| QuantityError::Number.to_string())?;
+    let fraction = i64::try_from(read.fraction.len()).unwrap_or(i64::MAX);
     let mut exponent = -fraction;
-    match unit {
-        SuffixFactor::Ten(power) => exponent = power.saturating_sub(fraction),
-        SuffixFactor::Two(power) => digits <<= power,
+    if read.is_binary() {
+        digits <<= read.exponent;
+    } else {
+        exponent = read.exponent.saturating_sub(fraction);
     }
     if sign_of(&digits) != Ordering::Equal {
         digits = rounded_up(digits, exponent)?;
         exponent = NANO;
     }
-    if matches!(unit, SuffixFactor::Two(_)) {
+    if read.is_binary() {
         let most = BigInt::from(i64::MAX) * ten_to(-NANO);
         if exponent == NANO && digits > most {
             (digits, exponent) = (BigInt::from(i64::MAX), 0);
         }
     }
-    if parts.negative {
+    if read.negative {
         digits = -digits;
     }
     Ok(Amount::Large { digits, exponent })
-}
-
-/// The quantity, if it has at most 18 digits and its power of ten is at least [`NANO`]. With a binary suffix it may
-/// have fewer digits, and none after the decimal point.
-fn parse_small(parts: &QuantityParts<'_>, unit: &SuffixFactor) -> Option<Amount> {
-    let count = parts.whole.len() + parts.fraction.len();
-    let fraction = i64::try_from(parts.fraction.len()).ok()?;
-    let (factor, exponent) = match unit {
-        SuffixFactor::Ten(exponent) => {
-            18_usize.checked_sub(count)?;
-            (1, exponent - fraction)
-        }
-        SuffixFactor::Two(power) => {
-            // About the number of digits of the factor.
-            let taken = [0, 3, 6, 9, 12, 15, 18][(*power / 10) as usize];
-            14_usize.checked_sub(parts.whole.len() + taken)?;
-            if fraction > 0 {
-                return None;
-            }
-            (1_i64 << power, 0)
-        }
-    };
-    if exponent < NANO {
-        return None;
-    }
-    let digits: i64 = format!("{}{}", parts.whole, parts.fraction).parse().ok()?;
-    let digits = digits.checked_mul(factor)?;
-    let digits = if parts.negative { -digits } else { digits };
-    Some(Amount::Small { digits, exponent })
 }
 
 /// The multiple of `10^NANO` that `digits · 10^exponent` is rounded up to; `digits` must be positive.
@@ -570,7 +457,7 @@ mod tests {
         assert_eq!(text_of("10Ei"), "9223372036854775807e0");
         assert_eq!(text_of("1e2147483648"), "1e-9");
         assert_eq!(text_of("."), "0e0");
-        assert_eq!(text_of("1Zi"), WRONG_FORM);
+        assert_eq!(text_of("1Zi"), QuantityError::Format.to_string());
         assert_eq!(text_of("1mm"), "unable to parse quantity's suffix");
     }
 

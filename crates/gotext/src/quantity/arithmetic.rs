@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Amount, Form, NANO, exact};
+use super::{Amount, MAX_EXPONENT, NANO, QuantityText, text::Form};
 
 const NANOS: i128 = 1_000_000_000;
 
@@ -19,7 +19,11 @@ pub struct Summand {
 impl Summand {
     /// The amount of a text, if it is an amount that can be added.
     pub fn read(text: &str) -> Option<Self> {
-        let (mut amount, form, negative) = exact(text)?;
+        let read = QuantityText::read(text).ok()?;
+        if read.exponent.abs() > MAX_EXPONENT {
+            return None;
+        }
+        let mut amount = Amount::of(&read);
         amount.round_up(NANO);
         let exponent = u32::try_from(amount.exponent - NANO).ok()?;
         let digits = amount.digits.iter().try_fold(0_i128, |sum, &digit| {
@@ -29,12 +33,12 @@ impl Summand {
             0 => 0,
             _ => digits.checked_mul(10_i128.checked_pow(exponent)?)?,
         };
-        if form == Form::Binary {
+        if read.is_binary() {
             nanos = nanos.min(LARGEST_BINARY);
         }
         Some(Self {
-            nanos: if negative { -nanos } else { nanos },
-            form,
+            nanos: if read.negative { -nanos } else { nanos },
+            form: read.form,
         })
     }
 
