@@ -22,7 +22,7 @@ pub(crate) struct Player {
     /// The requests that wait, and those that execute.
     pub waiting: BTreeMap<Number, EntryId>,
     pub executing: BTreeMap<Number, EntryId>,
-    /// When lingering seats are released.
+    /// When lingering seats are released that still linger.
     releases: BTreeSet<u64>,
     /// Whether seats of two requests are released at the same time. Their order is not defined.
     pub tie: bool,
@@ -98,9 +98,9 @@ impl Player {
     }
 
     fn release_until(&mut self, at: u64, events: &mut QueueSetEvents<Number>) {
-        let at = Time::from_nanos(at);
-        while let Some(release) = self.set.next_release().filter(|release| *release <= at) {
-            self.set.tick(release, events);
+        while let Some(release) = self.releases.first().copied().filter(|first| *first <= at) {
+            self.set.tick(Time::from_nanos(release), events);
+            self.releases.remove(&release);
         }
         // The event may name a request that has just started.
         for (number, id) in &events.dispatched {
@@ -225,7 +225,7 @@ impl Player {
             cancelled: summary.counters.cancelled,
             idle: self.set.is_idle(),
             lingering: summary.lingering,
-            release: self.set.next_release().map_or(0, Time::as_nanos),
+            release: self.releases.first().copied().unwrap_or(0),
             queueless,
             deck: self.queues.len(),
             queues: changed,

@@ -403,11 +403,6 @@ impl<W: Copy> QueueSet<W> {
         self.lingering.tick_again(self.now)
     }
 
-    /// When the next lingering seats are released, if no request displaces them.
-    pub fn next_release(&self) -> Option<Time> {
-        self.lingering.next_release(self.now)
-    }
-
     /// The seats that are held, without those that are displaced.
     pub(super) fn seats_in_use(&self) -> Seats {
         self.sums.seats_in_use - self.lingering.displaced()
@@ -429,7 +424,11 @@ impl<W: Copy> QueueSet<W> {
         // Several cores read their clocks before they take the lock, so a call may bring an earlier time than the
         // call before. Virtual time and the ratios would run backwards; the difference is microseconds.
         let now = now.max(self.now);
-        while let Some(at) = self.next_release().filter(|at| *at <= now) {
+        while let Some(at) = self
+            .lingering
+            .next_release(self.now)
+            .filter(|at| *at <= now)
+        {
             self.clock_to(at);
             let Some(index) = self.lingering.pop_due() else {
                 break;

@@ -311,7 +311,7 @@ fn waiting_requests_are_reported_with_their_place_and_executing_ones_without() {
 }
 
 #[test]
-fn the_next_release_is_when_lingering_seats_come_free() {
+fn lingering_seats_come_free_when_the_end_of_their_request_said() {
     let mut stage = Stage::new(improved(two_queues(), 1));
     let lingering = Work {
         initial_seats: 1,
@@ -319,9 +319,9 @@ fn the_next_release_is_when_lingering_seats_come_free() {
         additional_latency: Duration::from_millis(5),
     };
     stage.arrive(at(0), "a", 0, lingering);
-    assert_eq!(stage.set.next_release(), None);
-    stage.finish(at(10), "a");
-    assert_eq!(stage.set.next_release(), Some(at(5_010)));
+    assert_eq!(stage.set.lingering.next_release(at(0)), None);
+    assert_eq!(stage.finish(at(10), "a"), Some(at(5_010)));
+    assert_eq!(stage.set.lingering.next_release(at(10)), Some(at(5_010)));
 }
 
 #[test]
