@@ -3,6 +3,7 @@
 //! Source: Kubernetes, `AllowCreateOnUpdate` and `AllowUnconditionalUpdate` of all strategies.
 
 use fairgate_apihttp::status_error::StatusError;
+use fairgate_gotext::Quoted;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -63,16 +64,16 @@ pub(crate) fn needs_version(facts: &WriteFacts, is_custom: bool) -> bool {
 
 /// 404 for the object of a request.
 pub(crate) fn not_found(facts: &WriteFacts) -> StatusError {
-    let message = format!("{} {:?} not found", dotted(facts), facts.name);
+    let message = format!("{} {} not found", dotted(facts), Quoted(&facts.name));
     StatusError::new(StatusCode::NOT_FOUND, "NotFound", message).with_details(details(facts))
 }
 
 /// 409 for the object of a request.
 pub(crate) fn conflict(facts: &WriteFacts, why: &str) -> StatusError {
     let message = format!(
-        "Operation cannot be fulfilled on {} {:?}: {why}",
+        "Operation cannot be fulfilled on {} {}: {why}",
         dotted(facts),
-        facts.name
+        Quoted(&facts.name)
     );
     StatusError::new(StatusCode::CONFLICT, "Conflict", message).with_details(details(facts))
 }

@@ -12,6 +12,7 @@ use super::{
     path_set::PathSet,
 };
 use crate::go;
+use fairgate_gotext::Quoted;
 
 /// The operation of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,7 +138,7 @@ pub(super) enum ManagersError {
     #[error("missing fieldsType in managed fields entry {0}")]
     NoFieldsType(usize),
     /// An unknown type of fields.
-    #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
+    #[error("invalid fieldsType {found} in managed fields entry {1}", found = Quoted(.0))]
     FieldsType(String, usize),
     /// Fields that are not a set.
     #[error("error decoding set: {0}")]
@@ -300,4 +301,18 @@ fn encode_entry(identity: &ManagerKey, entry: &ManagerEntry) -> Value {
     put("subresource", &identity.subresource);
     out.insert("fieldsV1".to_owned(), fields_v1::encode(&entry.set));
     Value::Object(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_type_of_fields_is_quoted_as_go_quotes_it() {
+        let error = ManagersError::FieldsType("Fields\u{1}".to_owned(), 0);
+        assert_eq!(
+            error.to_string(),
+            r#"invalid fieldsType "Fields\x01" in managed fields entry 0"#
+        );
+    }
 }

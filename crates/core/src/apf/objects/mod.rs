@@ -16,6 +16,7 @@ pub mod validate;
 
 use std::{collections::HashMap, sync::Arc};
 
+use fairgate_gotext::Quoted;
 use k8s_openapi::api::flowcontrol::v1::{FlowSchemaCondition, PriorityLevelConfiguration};
 use serde_json::Value;
 
@@ -285,8 +286,9 @@ pub fn dangling_condition(level: &str, exists: bool) -> FlowSchemaCondition {
         status: Some(status.to_owned()),
         reason: Some(reason.to_owned()),
         message: Some(format!(
-            "This FlowSchema references the PriorityLevelConfiguration object named {level:?} \
-             {conjunction} {outcome}"
+            "This FlowSchema references the PriorityLevelConfiguration object named {} \
+             {conjunction} {outcome}",
+            Quoted(level)
         )),
         last_transition_time: None,
     }
