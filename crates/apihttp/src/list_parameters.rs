@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{query::Query, status_error::StatusError};
-use fairgate_gotext::Quoted;
+use fairgate_gotext::{Quoted, parse_uint};
 use fairgate_objects::{
     field_error::ApiFieldError,
     metadata,
@@ -220,14 +220,9 @@ pub fn parse_version(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong = |why: &str| {
+    let version = parse_uint(text).map_err(|why| {
         let text = Quoted(text);
-        format!("resourceVersion: Invalid value: {text}: strconv.ParseUint: parsing {text}: {why}")
-    };
-    if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong("invalid syntax"));
-    }
-    text.parse()
-        .map(Some)
-        .map_err(|_| wrong("value out of range"))
+        format!("resourceVersion: Invalid value: {text}: {why}")
+    })?;
+    Ok(Some(version))
 }

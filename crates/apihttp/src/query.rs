@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::status_error::StatusError;
 use fairgate_core::digest::query_pairs;
-use fairgate_gotext::{Quoted, is_printable};
+use fairgate_gotext::{is_printable, parse_int};
 use fairgate_objects::{codec::FieldValidation, field_error::ApiFieldError, metadata};
 
 /// The decoded parameters of a query.
@@ -55,20 +55,10 @@ impl Query {
         let Some(text) = self.first(key) else {
             return Ok(None);
         };
-        parse_number(text)
-            .map(Some)
-            .map_err(StatusError::bad_request)
+        let number =
+            parse_int(text).map_err(|error| StatusError::bad_request(error.to_string()))?;
+        Ok(Some(number))
     }
-}
-
-/// Parses an integer as `strconv.ParseInt` does.
-fn parse_number(text: &str) -> Result<i64, String> {
-    let wrong = |why: &str| format!("strconv.ParseInt: parsing {}: {why}", Quoted(text));
-    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong("invalid syntax"));
-    }
-    text.parse().map_err(|_| wrong("value out of range"))
 }
 
 /// The options of a write.

@@ -10,6 +10,7 @@ pub mod float;
 mod later_characters;
 mod media_type;
 pub mod names;
+mod number;
 pub mod quantity;
 mod quote;
 pub mod time;
@@ -17,5 +18,6 @@ mod utf8;
 
 pub use duration::{DurationError, GoDuration, parse_duration, parse_nanoseconds};
 pub use media_type::media_type;
+pub use number::{NumberError, atoi, parse_int, parse_uint};
 pub use quote::{Quoted, QuotedBytes, QuotedChar, TimeQuoted, is_printable, write_escaped};
 pub use utf8::{push_utf8, utf8_text};

@@ -5,7 +5,7 @@
 //! Not here: the validation of objects.
 
 use fairgate_apihttp::status_error::StatusError;
-use fairgate_gotext::Quoted;
+use fairgate_gotext::parse_uint;
 use fairgate_objects::field_error::ApiFieldError;
 use serde_json::{Value, json};
 
@@ -197,11 +197,5 @@ fn version(text: &str) -> Result<u64, StatusError> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse().map_err(|_| {
-        let why = format!(
-            "strconv.ParseUint: parsing {}: invalid syntax",
-            Quoted(text)
-        );
-        StatusError::internal(why)
-    })
+    parse_uint(text).map_err(|why| StatusError::internal(why.to_string()))
 }

@@ -11,7 +11,7 @@ use fairgate_apihttp::{
     negotiate::Media,
     query::{Write, WriteOptions},
 };
-use fairgate_gotext::{Quoted, names};
+use fairgate_gotext::{NumberError, names, parse_uint};
 use fairgate_objects::{
     codec,
     field_error::ApiFieldError,
@@ -194,8 +194,8 @@ impl CallContext<'_> {
         self.may_create.clone()?;
         let mut object = object::to_stored(self.kind, self.version, object);
         let version = metadata::text(&object, "resourceVersion");
-        if !version.is_empty() && version.parse::<u64>().is_err() {
-            return Err(bad_version(version));
+        if !version.is_empty() {
+            parse_uint(version).map_err(bad_version)?;
         }
         // A new object has no earlier version. The response to a dry run shows the version that was sent.
         if !options.dry_run {
@@ -279,11 +279,8 @@ impl CallContext<'_> {
                 let (resource, group) = (self.kind.plural, self.kind.group);
                 Err(StatusError::invalid(resource, group, name, &[error]))
             }
-            _ => match given.parse::<u64>() {
-                Ok(given) if given == revision => Ok(()),
-                Ok(_) => Err(StatusError::modified(self.kind, name)),
-                Err(_) => Err(bad_version(&given)),
-            },
+            _ if parse_uint(&given).map_err(bad_version)? == revision => Ok(()),
+            _ => Err(StatusError::modified(self.kind, name)),
         }
     }
 
@@ -362,9 +359,6 @@ impl CallContext<'_> {
 }
 
 /// The error for a resource version that is not a number.
-fn bad_version(given: &str) -> StatusError {
-    StatusError::internal(format!(
-        "strconv.ParseUint: parsing {}: invalid syntax",
-        Quoted(given)
-    ))
+fn bad_version(why: NumberError<'_>) -> StatusError {
+    StatusError::internal(why.to_string())
 }

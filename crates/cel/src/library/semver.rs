@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::cmp::Ordering;
 
-use fairgate_gotext::Quoted;
+use fairgate_gotext::{Quoted, parse_uint};
 
 use super::go_text::{fixed, tenth, text};
 use super::opaque_types::{declare_order, opaque, unconvertible};
@@ -234,14 +234,7 @@ fn is_number(text: &str) -> bool {
 
 /// A number of the version or of its pre-release. Errors have the text of Go's `strconv`.
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| {
-        let why = if text.is_empty() {
-            "invalid syntax"
-        } else {
-            "value out of range"
-        };
-        format!("strconv.ParseUint: parsing {}: {why}", Quoted(text))
-    })
+    parse_uint(text).map_err(|why| why.to_string())
 }
 
 fn parse(text: &str) -> Result<SemverValue, String> {

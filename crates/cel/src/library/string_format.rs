@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use fairgate_gotext::{Quoted, QuotedBytes, float};
+use fairgate_gotext::{Quoted, QuotedBytes, atoi, float};
 
 use crate::declarations::CheckedCall;
 use crate::syntax::{Expr, ExprId, MacroError};
@@ -143,16 +143,12 @@ fn precision(text: &str) -> Result<(Option<usize>, &str), String> {
         return wrong("could not find end of precision specifier");
     };
     let digits = &after[..end];
-    let Ok(value) = digits.parse::<i64>() else {
-        let why = if digits.is_empty() {
-            "invalid syntax"
-        } else {
-            "value out of range"
-        };
-        return wrong(&format!(
-            "error while converting precision to integer: strconv.Atoi: parsing {}: {why}",
-            Quoted(digits)
-        ));
+    let value = match atoi(digits) {
+        Ok(value) => value,
+        Err(why) => {
+            let why = format!("error while converting precision to integer: {why}");
+            return wrong(&why);
+        }
     };
     let value = usize::try_from(value).unwrap_or(usize::MAX);
     Ok((Some(value), &after[end..]))

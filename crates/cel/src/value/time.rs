@@ -1,10 +1,9 @@
 //! Durations and timestamps, with the ranges and text formats of the original.
 
 use std::cmp::Ordering;
-use std::num::{IntErrorKind, ParseIntError};
 
 use fairgate_gotext::{
-    Quoted, parse_nanoseconds,
+    atoi, parse_nanoseconds,
     time::{self, CivilTime},
 };
 use jiff::Timestamp;
@@ -189,7 +188,8 @@ fn named_zone(name: &str) -> Result<TimeZone, CelError> {
 /// Numbers that are too large for Go's `time.Duration` wrap around, as they do there.
 fn fixed_offset(zone: &str) -> Result<i64, CelError> {
     let (hours, minutes) = zone.split_once(':').unwrap_or((zone, "0"));
-    let (hours, minutes) = (go_atoi(hours)?, go_atoi(minutes)?);
+    let number = |text| atoi(text).map_err(|why| CelError::new(why.to_string()));
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
     let minutes = if zone.starts_with('-') {
         minutes.wrapping_neg()
     } else {
@@ -197,17 +197,6 @@ fn fixed_offset(zone: &str) -> Result<i64, CelError> {
     };
     let offset = hours.wrapping_mul(60).wrapping_add(minutes);
     Ok(offset.wrapping_mul(60 * NANOS) / NANOS)
-}
-
-/// Reads a number as Go's `strconv.Atoi` does.
-fn go_atoi(text: &str) -> Result<i64, CelError> {
-    text.parse().map_err(|error: ParseIntError| {
-        let why = match error.kind() {
-            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
-            _ => "invalid syntax",
-        };
-        CelError::new(format!("strconv.Atoi: parsing {}: {why}", Quoted(text)))
-    })
 }
 
 fn duration_overflow() -> CelError {
