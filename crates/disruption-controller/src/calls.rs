@@ -6,6 +6,7 @@ use bytes::Bytes;
 use fairgate_base::clock::Clock;
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_disruption::procedure::server_clock::ServerClock;
+use fairgate_election::{LeaseApi, LeaseCallError};
 use fairgate_upstream::{client::ApiClient, path::push_segment};
 use http::{
     HeaderMap, HeaderValue, Method, Request,
@@ -21,6 +22,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(30);
 const MAX_RESPONSE: usize = 8 << 20;
 /// The user agent of the controller. kube-apiserver also takes the default field manager from it.
 const AGENT: &str = "fairgate";
+const LEASE_API_VERSION: &str = "coordination.k8s.io/v1";
 
 /// The content types of bodies.
 pub(crate) const JSON: &str = "application/json";
@@ -127,6 +129,27 @@ impl Calls {
         Err(CallError::Refused {
             code: head.status.as_u16(),
             message: message.unwrap_or(reason).to_owned(),
+        })
+    }
+}
+
+impl LeaseApi for Calls {
+    fn date(&self) -> Timestamp {
+        self.date()
+    }
+
+    async fn call(
+        &self,
+        method: Method,
+        namespace: &str,
+        name: &str,
+        lease: Option<&Value>,
+    ) -> Result<Value, LeaseCallError> {
+        let path = object_path(&api_path(LEASE_API_VERSION), namespace, "leases", name);
+        let called = self.call(method, &path, JSON, lease).await;
+        called.map_err(|error| LeaseCallError {
+            code: error.code(),
+            why: error.to_string(),
         })
     }
 }

@@ -7,8 +7,7 @@
 //!   that are needed (`outline`).
 //! - `lookups` finds the scale of an owner: from the watched controllers, else by its scale subresource.
 //! - `recorder` writes events, as kube-controller-manager does. `event_correlator` limits and combines them.
-//! - `election` and `lease` elect one of several gateways by a `Lease`. Only the leader watches anything.
-//! - `runner` connects them.
+//! - `runner` connects them. One of several gateways is elected by a `Lease` (`fairgate-election`); only the leader watches anything.
 //!
 //! Budgets are those of the upstream, or those that the gateway hosts ([`BudgetFeed`]).
 //!
@@ -20,7 +19,7 @@
 //! This crate is separate from `fairgate-eviction-layer` because the two share no code: they meet in the budget's status alone, and each works
 //! without the other. It does not depend on the request path.
 //!
-//! - One of several gateways leads, by a `Lease` (`crates/disruption-controller/src/election.rs`, which is pure). Only the leader
+//! - One of several gateways leads, by a `Lease` (`crates/election/src/election.rs`, which is pure). Only the leader
 //!   watches anything, so the others have no cost. The libraries for leases with kube-rs compare `renewTime` with the local
 //!   clock, or need another version of kube-rs; so this one is ours, and uses monotonic clocks alone.
 //! - The lists and watches are those of kube-rs. Of an object only the fields that are needed are decoded
@@ -36,9 +35,7 @@
 
 mod budget_feed;
 mod calls;
-mod election;
 mod event_correlator;
-mod lease;
 mod lookups;
 mod outline;
 mod recorder;

@@ -11,6 +11,7 @@ use fairgate_disruption::{
     },
     pod::ControllerRef,
 };
+use fairgate_election::{Leadership, LeaseCandidate};
 use fairgate_upstream::client::ApiClient;
 use futures_util::{StreamExt as _, future::BoxFuture};
 use http::Method;
@@ -20,7 +21,6 @@ use tokio::{sync::mpsc, task::yield_now};
 use crate::{
     budget_feed::BudgetFeed,
     calls::{CallError, Calls, JSON, STRATEGIC_MERGE_PATCH, api_path, object_path},
-    lease::Leadership,
     lookups::{self, Discovery},
     recorder::{Occurrence, Recorder},
     status::ControllerStatus,
@@ -31,6 +31,8 @@ use crate::{
 const RESYNC: Duration = Duration::from_secs(12 * 3600);
 /// The number of events after which the task yields to other tasks of the runtime.
 const EVENTS_PER_TURN: u32 = 64;
+/// The namespace of the lease, the same as for the leases of Kubernetes' own controllers.
+const LEASE_NAMESPACE: &str = "kube-system";
 /// The pause after the lease was lost.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -105,8 +107,13 @@ impl DisruptionRunner {
             status,
             ..
         } = &self.settings;
-        let identity = identity.clone();
-        let mut leadership = Leadership::new(&self.calls, clock, lease.as_deref(), identity, *seed);
+        let candidate = lease.as_ref().map(|name| LeaseCandidate {
+            namespace: LEASE_NAMESPACE.to_owned(),
+            name: name.clone(),
+            identity: identity.clone(),
+            task: "the disruption controller",
+        });
+        let mut leadership = Leadership::new(&self.calls, clock, candidate, *seed);
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {

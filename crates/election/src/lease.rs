@@ -5,45 +5,85 @@ use std::time::Duration;
 use fairgate_base::clock::Clock;
 use fairgate_core::{random::Random, time::Time};
 use http::Method;
+use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{
-    calls::{CallError, Calls, JSON, api_path, object_path},
-    election::{Election, LeaseCall, LeaseWrite, RETRY_PERIOD},
-};
+use crate::election::{Election, LeaseCall, LeaseWrite, RETRY_PERIOD};
 
-/// The namespace of the lease, the same as for the leases of Kubernetes' own controllers.
-const NAMESPACE: &str = "kube-system";
-const API_VERSION: &str = "coordination.k8s.io/v1";
 /// How long the release of the lease may take.
 const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 
+/// The API server that has the lease.
+pub trait LeaseApi {
+    /// The current time by the server's clock, as far as it is known. It is only written into the lease.
+    fn date(&self) -> Timestamp;
+
+    /// Sends a request for the lease `name` in `namespace`, or to all leases of it if `name` is empty, with `lease` as the body.
+    /// Returns the object of a successful response.
+    ///
+    /// It ends by itself when the server does not respond.
+    fn call(
+        &self,
+        method: Method,
+        namespace: &str,
+        name: &str,
+        lease: Option<&Value>,
+    ) -> impl Future<Output = Result<Value, LeaseCallError>> + Send;
+}
+
+/// Why a call about the lease failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct LeaseCallError {
+    /// The HTTP status of an error response; `None` without a response that can be read. A write may have been executed then.
+    pub code: Option<u16>,
+    /// What the server says, or what happened to the request.
+    pub why: String,
+}
+
+/// Who is elected by which lease.
+#[derive(Clone, Debug)]
+pub struct LeaseCandidate {
+    /// The namespace of the lease.
+    pub namespace: String,
+    /// The name of the lease.
+    pub name: String,
+    /// The identity of this gateway as the holder of the lease. It must differ from those of all other candidates.
+    pub identity: String,
+    /// What the leader is elected for, as log messages name it: "the disruption controller".
+    pub task: &'static str,
+}
+
 /// This gateway as a candidate for leadership. Without a lease it always leads.
 #[derive(Debug)]
-pub(crate) struct Leadership<'c> {
-    calls: &'c Calls,
+pub struct Leadership<'c, A> {
+    api: &'c A,
     clock: Clock,
     election: Option<Election>,
+    namespace: String,
     name: String,
+    task: &'static str,
     random: Random,
     read_failure: LastFailure,
     write_failure: LastFailure,
 }
 
-impl<'c> Leadership<'c> {
-    /// A candidate for the lease `name`, if it is given. The identity must differ from those of all other candidates.
-    pub(crate) fn new(
-        calls: &'c Calls,
-        clock: &Clock,
-        name: Option<&str>,
-        identity: String,
-        seed: u64,
-    ) -> Self {
+impl<'c, A: LeaseApi> Leadership<'c, A> {
+    /// The given candidate, if there is one. `seed` is that of random pauses.
+    pub fn new(api: &'c A, clock: &Clock, candidate: Option<LeaseCandidate>, seed: u64) -> Self {
+        let election = candidate.clone().map(|candidate| {
+            Election::new(&candidate.namespace, &candidate.name, candidate.identity)
+        });
+        let (namespace, name, task) = candidate.map_or_else(Default::default, |candidate| {
+            (candidate.namespace, candidate.name, candidate.task)
+        });
         Self {
-            calls,
+            api,
             clock: clock.clone(),
-            election: name.map(|name| Election::new(NAMESPACE, name, identity)),
-            name: name.unwrap_or_default().to_owned(),
+            election,
+            namespace,
+            name,
+            task,
             random: Random::seeded(seed),
             read_failure: LastFailure::default(),
             write_failure: LastFailure::default(),
@@ -51,7 +91,7 @@ impl<'c> Leadership<'c> {
     }
 
     /// Waits until this gateway leads.
-    pub(crate) async fn acquire(&mut self) {
+    pub async fn acquire(&mut self) {
         let Some(election) = &self.election else {
             return;
         };
@@ -62,7 +102,7 @@ impl<'c> Leadership<'c> {
     }
 
     /// Renews the lease. Returns when the lease is lost; never, without a lease.
-    pub(crate) async fn keep(&mut self) {
+    pub async fn keep(&mut self) {
         if self.election.is_none() {
             std::future::pending::<()>().await;
         }
@@ -72,7 +112,7 @@ impl<'c> Leadership<'c> {
     }
 
     /// Releases the lease, so that another gateway can acquire it immediately.
-    pub(crate) async fn release(&mut self) {
+    pub async fn release(&mut self) {
         match tokio::time::timeout(RELEASE_LIMIT, self.try_release()).await {
             Ok(None) => {}
             Ok(Some(LeaseWrite::Stored(_))) => tracing::info!(lease = self.name, "lease released"),
@@ -85,7 +125,7 @@ impl<'c> Leadership<'c> {
 
     /// Gives the lease up; `None` if this gateway does not have it, which the server has confirmed.
     async fn try_release(&mut self) -> Option<LeaseWrite> {
-        let date = self.calls.date();
+        let date = self.api.date();
         let lease = self.election.as_mut()?.release(date)?;
         let outcome = self.write(Method::PUT, &lease).await;
         if outcome != LeaseWrite::Conflict {
@@ -128,7 +168,7 @@ impl<'c> Leadership<'c> {
         tokio::time::sleep_until(self.clock.instant(election.due())).await;
         let sent = self.clock.now();
         let jitter = RETRY_PERIOD.mul_f64(fraction(&mut self.random));
-        match election.call(sent, self.calls.date()) {
+        match election.call(sent, self.api.date()) {
             LeaseCall::Read => {
                 let read = self.read().await;
                 let now = self.clock.now();
@@ -157,13 +197,19 @@ impl<'c> Leadership<'c> {
     }
 
     /// The lease; `None` if there is none.
-    async fn read(&mut self) -> Result<Option<Value>, CallError> {
-        let read = match self.calls.get(&path(&self.name)).await {
+    async fn read(&mut self) -> Result<Option<Value>, LeaseCallError> {
+        let call = self
+            .api
+            .call(Method::GET, &self.namespace, &self.name, None);
+        let read = match call.await {
             Ok(lease) => Ok(Some(lease)),
-            Err(error) if error.code() == Some(404) => Ok(None),
+            Err(LeaseCallError {
+                code: Some(404), ..
+            }) => Ok(None),
             Err(error) => Err(error),
         };
-        self.read_failure.follow(&self.name, read.as_ref().err());
+        self.read_failure
+            .follow(&self.name, self.task, read.as_ref().err());
         read
     }
 
@@ -173,15 +219,17 @@ impl<'c> Leadership<'c> {
         } else {
             &self.name
         };
-        let path = path(name);
-        let (outcome, error) = match self.calls.call(method, &path, JSON, Some(lease)).await {
+        let call = self.api.call(method, &self.namespace, name, Some(lease));
+        let (outcome, error) = match call.await {
             Ok(stored) => (LeaseWrite::Stored(stored), None),
-            Err(CallError::Refused {
-                code: 404 | 409, ..
+            Err(LeaseCallError {
+                code: Some(404 | 409),
+                ..
             }) => (LeaseWrite::Conflict, None),
             Err(error) => (LeaseWrite::Failed, Some(error)),
         };
-        self.write_failure.follow(&self.name, error.as_ref());
+        self.write_failure
+            .follow(&self.name, self.task, error.as_ref());
         outcome
     }
 }
@@ -194,18 +242,13 @@ struct LastFailure(String);
 
 impl LastFailure {
     /// Takes the outcome of a call, and logs a failure that the call before it did not have.
-    fn follow(&mut self, lease: &str, error: Option<&CallError>) {
-        let why = error.map(CallError::to_string).unwrap_or_default();
+    fn follow(&mut self, lease: &str, task: &str, error: Option<&LeaseCallError>) {
+        let why = error.map(LeaseCallError::to_string).unwrap_or_default();
         if !why.is_empty() && self.0 != why {
-            tracing::warn!(lease, %why, "the lease of the disruption controller cannot be read or written; trying again");
+            tracing::warn!(lease, %why, "the lease of {task} cannot be read or written; trying again");
         }
         self.0 = why;
     }
-}
-
-/// The path of a lease, or of all leases if `name` is empty.
-fn path(name: &str) -> String {
-    object_path(&api_path(API_VERSION), NAMESPACE, "leases", name)
 }
 
 /// A random number from 0 to less than 1.
@@ -217,63 +260,60 @@ fn fraction(random: &mut Random) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::VecDeque, sync::Arc};
+    use std::collections::VecDeque;
 
-    use fairgate_upstream::{
-        client::{ApiClient, ConnectionReuse, HeaderSource},
-        endpoint::Endpoint,
-    };
-    use http::{HeaderMap, uri::Authority};
+    use fairgate_core::sync::{Mutex, lock};
     use serde_json::json;
-    use tokio::{
-        io::{AsyncReadExt, AsyncWriteExt},
-        net::TcpListener,
-    };
 
     use super::*;
 
-    /// What the server answers to one request after the other; then it answers no more.
-    async fn calls_answered_with(answers: &[(u16, Value)]) -> Calls {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let authority: Authority = listener.local_addr().unwrap().to_string().parse().unwrap();
-        let mut answers: VecDeque<_> = answers.to_vec().into();
-        tokio::spawn(async move {
-            while let Some((code, body)) = answers.pop_front() {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                read_request(&mut stream).await;
-                let body = body.to_string();
-                let length = body.len();
-                let head = format!(
-                    "HTTP/1.1 {code} X\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n"
-                );
-                stream.write_all((head + &body).as_bytes()).await.unwrap();
-            }
-        });
-        let credentials: HeaderSource = Arc::new(HeaderMap::new);
-        let endpoint = Endpoint::new(authority, None);
-        let client = ApiClient::new(endpoint, credentials, ConnectionReuse::Pooled);
-        Calls::new(client, Clock::manual(Time::ZERO))
-    }
+    const NAMESPACE: &str = "kube-system";
 
-    /// Reads a request with its body.
-    async fn read_request(stream: &mut tokio::net::TcpStream) {
-        let mut request = Vec::new();
-        loop {
-            let text = String::from_utf8_lossy(&request).to_lowercase();
-            if let Some((head, body)) = text.split_once("\r\n\r\n") {
-                let length = head.split("content-length: ").nth(1);
-                let length = length.and_then(|rest| rest.lines().next());
-                if body.len() >= length.map_or(0, |length| length.parse().unwrap()) {
-                    return;
-                }
+    /// What the server answers to one request after the other; then it answers no more.
+    #[derive(Debug)]
+    struct ScriptedApi(Mutex<VecDeque<(u16, Value)>>);
+
+    impl LeaseApi for ScriptedApi {
+        fn date(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        async fn call(
+            &self,
+            method: Method,
+            namespace: &str,
+            name: &str,
+            lease: Option<&Value>,
+        ) -> Result<Value, LeaseCallError> {
+            assert_eq!(namespace, NAMESPACE);
+            assert_eq!(name.is_empty(), method == Method::POST);
+            assert_eq!(lease.is_none(), method == Method::GET);
+            let (code, body) = lock(&self.0)
+                .pop_front()
+                .expect("a request that is answered");
+            if (200..300).contains(&code) {
+                return Ok(body);
             }
-            assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+            Err(LeaseCallError {
+                code: Some(code),
+                why: body["message"].to_string(),
+            })
         }
     }
 
-    fn candidate(calls: &Calls) -> Leadership<'_> {
+    fn api_that_answers(answers: &[(u16, Value)]) -> ScriptedApi {
+        ScriptedApi(Mutex::new(answers.to_vec().into()))
+    }
+
+    fn candidate(api: &ScriptedApi) -> Leadership<'_, ScriptedApi> {
         let clock = Clock::manual(Time::ZERO);
-        Leadership::new(calls, &clock, Some("lease"), "me".to_owned(), 1)
+        let candidate = LeaseCandidate {
+            namespace: NAMESPACE.to_owned(),
+            name: "lease".to_owned(),
+            identity: "me".to_owned(),
+            task: "the test",
+        };
+        Leadership::new(api, &clock, Some(candidate), 1)
     }
 
     fn lease(holder: &str, version: &str) -> Value {
@@ -284,8 +324,8 @@ mod tests {
     }
 
     /// A candidate that has read the lease, and holds it.
-    fn holder(calls: &Calls) -> Leadership<'_> {
-        let mut leadership = candidate(calls);
+    fn holder(api: &ScriptedApi) -> Leadership<'_, ScriptedApi> {
+        let mut leadership = candidate(api);
         let held = Some(lease("me", "1"));
         leadership.with(|election| election.read(held, Time::ZERO, Duration::ZERO));
         leadership
@@ -297,8 +337,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_lease_that_cannot_be_read_after_a_conflict_is_not_released() {
-        let calls = calls_answered_with(&[(409, refused()), (500, refused())]).await;
-        assert_eq!(holder(&calls).try_release().await, Some(LeaseWrite::Failed));
+        let api = api_that_answers(&[(409, refused()), (500, refused())]);
+        assert_eq!(holder(&api).try_release().await, Some(LeaseWrite::Failed));
     }
 
     #[tokio::test]
@@ -309,16 +349,16 @@ mod tests {
             (200, lease("me", "2")),
             (200, stored.clone()),
         ];
-        let calls = calls_answered_with(&answers).await;
-        let released = holder(&calls).try_release().await;
+        let api = api_that_answers(&answers);
+        let released = holder(&api).try_release().await;
         assert_eq!(released, Some(LeaseWrite::Stored(stored)));
     }
 
     #[tokio::test]
     async fn a_lease_that_is_gone_or_of_another_gateway_needs_no_release() {
         for answer in [(404, refused()), (200, lease("other", "2"))] {
-            let calls = calls_answered_with(&[(409, refused()), answer]).await;
-            assert_eq!(holder(&calls).try_release().await, None);
+            let api = api_that_answers(&[(409, refused()), answer]);
+            assert_eq!(holder(&api).try_release().await, None);
         }
     }
 
@@ -334,8 +374,8 @@ mod tests {
             (200, held.clone()),
             (409, refused()),
         ];
-        let calls = calls_answered_with(&answers).await;
-        let mut leadership = candidate(&calls);
+        let api = api_that_answers(&answers);
+        let mut leadership = candidate(&api);
         let mut failed = Vec::new();
         for _ in 0..4 {
             drop(leadership.read().await);

@@ -19,17 +19,17 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// How long a lease is valid after its renewal.
-pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(15);
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// How long after it sent the last successful renewal a leader stops.
-pub(crate) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// How often a leader renews the lease, and a candidate reads it.
-pub(crate) const RETRY_PERIOD: Duration = Duration::from_secs(2);
+pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// The maximum duration of another holder's lease. A longer `leaseDurationSeconds` counts as this.
 const LONGEST_DURATION: Duration = Duration::from_secs(3600);
 
 /// The next call about the lease.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum LeaseCall {
+pub enum LeaseCall {
     /// GET the lease, then call [`Election::read`].
     Read,
     /// POST this object, then call [`Election::wrote`].
@@ -40,7 +40,7 @@ pub(crate) enum LeaseCall {
 
 /// The outcome of a write of the lease.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum LeaseWrite {
+pub enum LeaseWrite {
     /// The object as it was stored.
     Stored(Value),
     /// Another client has changed, created or deleted it.
@@ -51,7 +51,7 @@ pub(crate) enum LeaseWrite {
 
 /// The state of one candidate in the election.
 #[derive(Debug)]
-pub(crate) struct Election {
+pub struct Election {
     namespace: String,
     name: String,
     identity: String,
@@ -94,7 +94,7 @@ impl SeenLease {
 
 impl Election {
     /// A candidate. The identity must differ from those of all other candidates.
-    pub(crate) fn new(namespace: &str, name: &str, identity: String) -> Self {
+    pub fn new(namespace: &str, name: &str, identity: String) -> Self {
         Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -107,12 +107,12 @@ impl Election {
     }
 
     /// The time until which this gateway leads; `None` if it does not lead at `now`.
-    pub(crate) fn leads_until(&self, now: Time) -> Option<Time> {
+    pub fn leads_until(&self, now: Time) -> Option<Time> {
         self.leads_until.filter(|until| now < *until)
     }
 
     /// The holder of the lease as it was last seen; empty if there is none.
-    pub(crate) fn holder(&self) -> &str {
+    pub fn holder(&self) -> &str {
         match &self.state {
             LeaseState::Seen(seen) => seen.holder(),
             LeaseState::Absent => "",
@@ -120,12 +120,12 @@ impl Election {
     }
 
     /// When the next call is due.
-    pub(crate) fn due(&self) -> Time {
+    pub fn due(&self) -> Time {
         self.due
     }
 
     /// The next call, to be made when it is due. `date` is wall-clock time; it is only written into the object.
-    pub(crate) fn call(&self, now: Time, date: Timestamp) -> LeaseCall {
+    pub fn call(&self, now: Time, date: Timestamp) -> LeaseCall {
         match &self.state {
             _ if self.must_read => LeaseCall::Read,
             LeaseState::Absent => {
@@ -171,7 +171,7 @@ impl Election {
 
     /// Continues with the lease that was read; `None` if it does not exist. `jitter`, of up to [`RETRY_PERIOD`], keeps
     /// candidates from sending requests at the same time.
-    pub(crate) fn read(&mut self, lease: Option<Value>, now: Time, jitter: Duration) {
+    pub fn read(&mut self, lease: Option<Value>, now: Time, jitter: Duration) {
         self.must_read = false;
         let Some(object) = lease else {
             self.state = LeaseState::Absent;
@@ -193,7 +193,7 @@ impl Election {
     }
 
     /// Continues with the outcome of a write that was sent at `sent`.
-    pub(crate) fn wrote(&mut self, outcome: LeaseWrite, sent: Time, now: Time, jitter: Duration) {
+    pub fn wrote(&mut self, outcome: LeaseWrite, sent: Time, now: Time, jitter: Duration) {
         match outcome {
             LeaseWrite::Stored(object) => {
                 self.state = LeaseState::Seen(SeenLease { object, since: now });
@@ -210,13 +210,13 @@ impl Election {
     }
 
     /// A call failed. The lease must be read before the next write, because a write may have been executed.
-    pub(crate) fn failed(&mut self, now: Time, jitter: Duration) {
+    pub fn failed(&mut self, now: Time, jitter: Duration) {
         self.must_read = true;
         self.due = now.plus(RETRY_PERIOD / 2 + jitter / 2);
     }
 
     /// Stops leading. Returns the object to PUT in order to release the lease, if this gateway holds it.
-    pub(crate) fn release(&mut self, date: Timestamp) -> Option<Value> {
+    pub fn release(&mut self, date: Timestamp) -> Option<Value> {
         self.leads_until = None;
         let LeaseState::Seen(seen) = &self.state else {
             return None;
