@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use http::{
     HeaderValue, Request, StatusCode,
-    header::{AUTHORIZATION, HOST, RETRY_AFTER},
+    header::{AUTHORIZATION, HOST},
 };
 use http_body_util::{BodyExt, Empty};
 use hyper::client::conn::http1::{self, SendRequest};
@@ -13,6 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, task::JoinSet};
 
 use fairgate_base::tasks;
+use fairgate_loadkit::pauses;
 
 /// The target of all requests: a GET of one object, which takes one seat.
 const TARGET: &str = "/api/v1/namespaces/default/configmaps/demo";
@@ -75,10 +76,7 @@ impl DemoConnection {
             .body(Empty::new())?;
         let response = self.sender.send_request(request).await?;
         let status = response.status();
-        let retry_after = response.headers().get(RETRY_AFTER);
-        let retry_after = retry_after
-            .and_then(|value| value.to_str().ok()?.parse().ok())
-            .map(Duration::from_secs);
+        let retry_after = pauses::retry_after(response.headers());
         let mut body = response.into_body();
         while let Some(frame) = body.frame().await {
             frame?;

@@ -24,6 +24,7 @@ use fairgate_core::{
     sync::{Arc, Mutex, lock},
     time::Time,
 };
+use fairgate_loadkit::pauses;
 
 /// The number of connections of the elephant.
 pub(super) const ELEPHANT_CONNECTIONS: u32 = 200;
@@ -135,13 +136,7 @@ impl DemoClient {
     /// Waits for `moment`. Returns false if the load must stop.
     async fn wait_until(&mut self, moment: Time) -> bool {
         let LoadSettings { stop, clock, .. } = &mut self.course;
-        if moment > clock.now() {
-            tokio::select! {
-                () = tokio::time::sleep_until(clock.instant(moment)) => {}
-                _ = stop.wait_for(|stop| *stop) => return false,
-            }
-        }
-        !*stop.borrow()
+        pauses::wait_until(clock, stop, moment).await
     }
 
     fn counts(&self, intended: Time) -> bool {

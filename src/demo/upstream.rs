@@ -28,6 +28,7 @@ use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet};
 
 use super::figures::random_part;
 use fairgate_base::tasks;
+use fairgate_loadkit::accepting;
 
 /// The number of requests that the server executes concurrently.
 pub(super) const WORKERS: u32 = 10;
@@ -37,8 +38,6 @@ pub(super) const SERVICE_TIME: Duration = Duration::from_millis(50);
 const SERVICE_TIME_MIN: Duration = Duration::from_millis(40);
 const SERVICE_TIME_SPREAD: Duration = Duration::from_millis(20);
 
-/// The pause after `accept` fails, for example because file descriptors have run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const BODY: &[u8] =
     br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"demo","namespace":"default"}}"#;
 
@@ -92,17 +91,9 @@ impl StandInServer {
 }
 
 async fn accept(listener: TcpListener, workers: Arc<Workers>) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        // If it fails, responses are only slower.
-        let _ = stream.set_nodelay(true);
+    let serve = move |stream| {
         let workers = Arc::clone(&workers);
-        connections.spawn(tasks::boxed(async move {
+        async move {
             let service = service_fn(|_request| {
                 let workers = Arc::clone(&workers);
                 async move { Ok::<_, Infallible>(workers.execute().await) }
@@ -111,8 +102,9 @@ async fn accept(listener: TcpListener, workers: Arc<Workers>) {
             let _ = http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
-        }));
-    }
+        }
+    };
+    accepting::accept(listener, serve).await;
 }
 
 impl Workers {

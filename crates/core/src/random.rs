@@ -26,6 +26,13 @@ impl Random {
         range.start + self.number() % (range.end - range.start)
     }
 
+    /// A number that is evenly distributed from 0 to less than 1.
+    pub fn unit(&mut self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "53 random bits")]
+        let bits = (self.number() >> 11) as f64;
+        bits / 9_007_199_254_740_992.0
+    }
+
     /// True with a probability of `percent` in 100.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
@@ -51,5 +58,13 @@ mod tests {
         assert_eq!(numbers(7), numbers(7));
         assert_ne!(numbers(7), numbers(8));
         assert_eq!(Random::seeded(0).number(), 0xe220_a839_7b1d_cdaf);
+    }
+
+    #[test]
+    fn numbers_of_the_unit_interval_are_even() {
+        let mut random = Random::seeded(7);
+        let all: Vec<f64> = (0..10_000).map(|_| random.unit()).collect();
+        assert!(all.iter().all(|one| (0.0..1.0).contains(one)));
+        assert!((all.iter().sum::<f64>() / 10_000.0 - 0.5).abs() < 0.01);
     }
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::{sync::watch, task::JoinSet};
@@ -21,7 +21,7 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{
     recorder::{LoadRecorder, RequestOutcome},
     request::LoadRequest,
-    schedule::{Schedule, unit},
+    schedule::Schedule,
 };
 use crate::{
     scenario::{ClientSpec, LoadSpec, RetryBehavior, Scenario},
@@ -32,6 +32,7 @@ use crate::{
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{random::Random, time::Time};
+use fairgate_loadkit::pauses;
 
 /// The requests of one open loop in flight; further ones fail, as a real client would run out of memory.
 const OPEN_LOOP_IN_FLIGHT: u32 = 2000;
@@ -157,7 +158,7 @@ impl LoadUser {
         let mut next = begin;
         while self.wait_until(next).await {
             let succeeded = self.request(self.timing.clock.now(), &mut random).await;
-            let pause = think.mul_f64(0.5 + unit(&mut random));
+            let pause = think.mul_f64(0.5 + random.unit());
             let pause = if succeeded {
                 pause
             } else {
@@ -198,13 +199,7 @@ impl LoadUser {
             return false;
         }
         let mut stop = self.timing.stop.clone();
-        if moment > self.timing.clock.now() {
-            tokio::select! {
-                () = tokio::time::sleep_until(self.timing.clock.instant(moment)) => {}
-                _ = stop.wait_for(|stop| *stop) => return false,
-            }
-        }
-        !*stop.borrow()
+        pauses::wait_until(&self.timing.clock, &mut stop, moment).await
     }
 
     /// Sends one request of the mix that was meant to be sent at `intended`, and repeats it after refusals. Returns
@@ -248,7 +243,8 @@ impl LoadUser {
             Err(error) => return failed(error.to_string()),
         };
         let status = pooled.response.status();
-        let retry_after = retry_after(&pooled.response);
+        let retry_after = pauses::retry_after(pooled.response.headers());
+        let retry_after = retry_after.map(|pause| pause.min(LONGEST_PAUSE));
         if spec.info.is_watch() && status == StatusCode::OK {
             // A watch is served when it begins.
             open.end(RequestOutcome::Ok {
@@ -406,13 +402,6 @@ fn refused(request: &Request<Full<Bytes>>, status: StatusCode, body: &[u8]) -> S
         Some(message) => format!("{method} {path}: response {status}: {message}"),
         None => format!("{method} {path}: response {status}"),
     }
-}
-
-/// The pause that a response asks for, in whole seconds.
-fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
-    let value = response.headers().get(header::RETRY_AFTER)?;
-    let seconds = value.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds).min(LONGEST_PAUSE))
 }
 
 /// The seed for a name (FNV-1a): users differ, and runs repeat.

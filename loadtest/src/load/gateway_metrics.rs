@@ -12,6 +12,7 @@ use crate::{
     scenario::ConnectionSpec,
     transport::{connection::ConnectionPool, target::LoadTarget},
 };
+use fairgate_loadkit::pauses;
 use fairgate_upstream::dial::HttpVersion;
 
 /// How often the metrics are read.
@@ -44,11 +45,7 @@ pub(crate) async fn follow(targets: Vec<Arc<LoadTarget>>, timing: Timing) -> Vec
     let mut samples = Vec::new();
     let mut next = timing.start;
     let mut stop = timing.stop.clone();
-    while !sources.is_empty() && !*stop.borrow() {
-        tokio::select! {
-            () = tokio::time::sleep_until(timing.clock.instant(next)) => {}
-            _ = stop.wait_for(|stop| *stop) => break,
-        }
+    while !sources.is_empty() && pauses::wait_until(&timing.clock, &mut stop, next).await {
         next = next.plus(PERIOD);
         let mut levels: BTreeMap<String, LevelState> = BTreeMap::new();
         for source in &sources {

@@ -26,7 +26,7 @@ impl Schedule {
         let mut random = Random::seeded(seed);
         let mut schedule = Self {
             load,
-            expected: unit(&mut random),
+            expected: random.unit(),
             random,
             next: None,
             burst: 0,
@@ -78,20 +78,13 @@ impl Iterator for Schedule {
         } else {
             self.expected += match self.load.arrivals {
                 ArrivalProcess::Constant => 1.0,
-                ArrivalProcess::Poisson => -(1.0 - unit(&mut self.random)).ln(),
+                ArrivalProcess::Poisson => -(1.0 - self.random.unit()).ln(),
             };
             self.next = self.time_of(self.expected);
         }
         // No run lasts a year.
         at.map(|at| Duration::from_secs_f64(at.min(3e7)))
     }
-}
-
-/// Evenly distributed from 0 to 1.
-pub(crate) fn unit(random: &mut Random) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "53 random bits")]
-    let bits = (random.number() >> 11) as f64;
-    bits / 9_007_199_254_740_992.0
 }
 
 #[cfg(test)]

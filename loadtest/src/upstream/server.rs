@@ -29,7 +29,6 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::watch,
-    task::JoinSet,
 };
 use tokio_rustls::TlsAcceptor;
 
@@ -39,9 +38,7 @@ use crate::{
     scenario::{Scenario, ServiceSpread, UpstreamSpec},
 };
 use fairgate_core::{digest::RequestInfo, random::Random};
-
-/// The pause after `accept` fails, for example because file descriptors have run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+use fairgate_loadkit::accepting;
 
 /// Length of the kernel's queue of connections that are not accepted yet; the default of Linux, which Go uses, too.
 const BACKLOG: i32 = 4096;
@@ -112,21 +109,16 @@ async fn accept(
     server: Arc<StandIn>,
     controls: bool,
 ) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        // If it fails, responses are only slower.
-        let _ = stream.set_nodelay(true);
-        let server = Arc::clone(&server);
-        match tls.clone() {
-            None => connections.spawn(connection(stream, server, controls)),
-            Some(tls) => connections.spawn(secured(stream, tls, server)),
-        };
-    }
+    let serve = move |stream| {
+        let (tls, server) = (tls.clone(), Arc::clone(&server));
+        async move {
+            match tls {
+                None => connection(stream, server, controls).await,
+                Some(tls) => secured(stream, tls, server).await,
+            }
+        }
+    };
+    accepting::accept(listener, serve).await;
 }
 
 async fn secured(stream: TcpStream, tls: TlsAcceptor, server: Arc<StandIn>) {
@@ -213,7 +205,7 @@ impl StandIn {
     fn service_time(&self, info: &RequestInfo, number: u64) -> Duration {
         let mean = self.spec.mean_service(info);
         let mut random = Random::seeded(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let drawn = unit(&mut random);
+        let drawn = random.unit();
         mean.mul_f64(match self.spec.service_of(info).distribution {
             ServiceSpread::Constant => 1.0,
             ServiceSpread::Exponential => (-(1.0 - drawn).ln()).min(10.0),
@@ -290,13 +282,6 @@ fn response(status: StatusCode, media_type: &'static str, body: Body) -> Respons
         .headers_mut()
         .insert(header::CONTENT_TYPE, media_type);
     response
-}
-
-/// Evenly distributed from 0 to 1.
-fn unit(random: &mut Random) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "53 random bits")]
-    let bits = (random.number() >> 11) as f64;
-    bits / 9_007_199_254_740_992.0
 }
 
 #[cfg(test)]

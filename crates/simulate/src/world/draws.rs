@@ -95,7 +95,7 @@ impl Draws {
         let (drawn, rate) = match arrivals {
             Arrivals::Closed { .. } => return None,
             Arrivals::Open { rate, .. } => (self.gaps.draw(&mut self.random), rate),
-            Arrivals::Poisson { rate, .. } => (unit(&mut self.random), rate),
+            Arrivals::Poisson { rate, .. } => (self.random.unit(), rate),
         };
         Some(duration(exponential(drawn) / rate))
     }
@@ -156,7 +156,7 @@ impl Deck {
         }
         let place = random.within(0..self.cards.len() as u64);
         let card = self.cards.swap_remove(usize::try_from(place).unwrap_or(0));
-        (f64::from(card) + unit(random)) / f64::from(Self::SIZE)
+        (f64::from(card) + random.unit()) / f64::from(Self::SIZE)
     }
 }
 
@@ -193,13 +193,6 @@ fn least_of_pareto(alpha: f64, cut: f64) -> f64 {
         }
     }
     high
-}
-
-/// Evenly distributed from 0 to 1.
-fn unit(random: &mut Random) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "53 random bits")]
-    let bits = (random.number() >> 11) as f64;
-    bits / 9_007_199_254_740_992.0
 }
 
 #[cfg(test)]
