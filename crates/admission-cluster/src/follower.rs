@@ -4,14 +4,17 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use fairgate_admission::PolicyParamKind;
-use fairgate_base::{clock::Clock, tasks};
+use fairgate_base::{
+    clock::Clock,
+    tasks::{self, AbortOnDrop},
+};
 use fairgate_upstream::{
     client::ApiClient,
     informer::{
         ApiResource, Informer, InformerSettings, RetryPauses, WatchError, WatchHealth, Whole,
     },
 };
-use tokio::{runtime::Handle, task::AbortHandle};
+use tokio::runtime::Handle;
 
 use crate::{
     discovery::ResourceDiscovery,
@@ -85,13 +88,7 @@ pub(crate) struct Follower<T> {
     pub(crate) health: Arc<WatchHealth>,
     /// What was last known of the kind; `None` until the upstream serves it.
     served: Arc<ArcSwapOption<ServedKind>>,
-    task: AbortHandle,
-}
-
-impl<T> Drop for Follower<T> {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: AbortOnDrop,
 }
 
 impl<T> fmt::Debug for Follower<T> {
@@ -115,12 +112,12 @@ impl<T: KeptForm> Follower<T> {
             health: Arc::clone(&health),
             served: Arc::clone(&served),
         };
-        let task = tasks::spawn(&settings.control, following.run()).abort_handle();
+        let task = tasks::spawn(&settings.control, following.run());
         Self {
             objects,
             health,
             served,
-            task,
+            _task: AbortOnDrop::new(task),
         }
     }
 

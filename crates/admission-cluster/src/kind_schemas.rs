@@ -20,7 +20,11 @@ use fairgate_admission::{
     CheckedKind, DeclaredType, DeclaredTypeError, KindSchema, OpenApiDocument, PolicyKinds,
     PolicyParamKind, object_kinds, params_kind, typed_kinds,
 };
-use fairgate_base::{background, clock::Clock, tasks};
+use fairgate_base::{
+    background,
+    clock::Clock,
+    tasks::{self, AbortOnDrop},
+};
 use fairgate_core::{
     sync::{Mutex, MutexGuard, lock},
     time::Time,
@@ -33,7 +37,6 @@ use serde_json::Value;
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
-    task::AbortHandle,
 };
 
 use crate::{
@@ -62,7 +65,7 @@ const AT_A_TIME: usize = 2;
 /// The kinds of an upstream with their fields, as far as they are known. What is not known is looked for until this is dropped.
 pub struct KindSchemas {
     state: Arc<SchemaState>,
-    tasks: Vec<AbortHandle>,
+    tasks: Vec<AbortOnDrop>,
 }
 
 /// What the tasks share with whoever asks.
@@ -103,14 +106,6 @@ impl fmt::Debug for KindSchemas {
     }
 }
 
-impl Drop for KindSchemas {
-    fn drop(&mut self) {
-        for task in &self.tasks {
-            task.abort();
-        }
-    }
-}
-
 impl KindSchemas {
     /// Those of an upstream whose resources nobody else reads. `own` are kinds that the gateway has itself.
     pub fn start(
@@ -120,7 +115,7 @@ impl KindSchemas {
         own: Vec<&'static Kind>,
     ) -> Self {
         let discovery = Arc::new(ResourceDiscovery::new(client.clone(), clock.clone()));
-        let discovering = tasks::spawn(control, Arc::clone(&discovery).run()).abort_handle();
+        let discovering = AbortOnDrop::new(tasks::spawn(control, Arc::clone(&discovery).run()));
         let mut started = Self::with_discovery(discovery, client, clock, control, own);
         started.tasks.push(discovering);
         started
@@ -146,7 +141,7 @@ impl KindSchemas {
         let following = tasks::spawn(control, Arc::clone(&state).follow_resources());
         Self {
             state,
-            tasks: [reading, following].map(|task| task.abort_handle()).into(),
+            tasks: [reading, following].map(AbortOnDrop::new).into(),
         }
     }
 

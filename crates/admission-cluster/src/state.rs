@@ -13,13 +13,16 @@ use fairgate_admission::{
     PolicyParamKind, SharedObject, unknown_param_kind,
 };
 use fairgate_admission_layer::{ClusterState, ResourcesRead, ServedResource, WorkerPool};
-use fairgate_base::{clock::Clock, tasks};
+use fairgate_base::{
+    clock::Clock,
+    tasks::{self, AbortOnDrop},
+};
 use fairgate_objects::kind::Kind;
 use fairgate_upstream::{
     client::ApiClient,
     informer::{ApiResource, GroupVersionKind, WatchHealth},
 };
-use tokio::{runtime::Handle, task::AbortHandle};
+use tokio::runtime::Handle;
 
 use crate::{
     discovery::ResourceDiscovery,
@@ -82,13 +85,7 @@ pub struct FollowedCluster {
     reads_now: bool,
     namespaces: ArcSwapOption<Follower<SharedObject>>,
     params: ArcSwap<ParamFollowers>,
-    discovering: AbortHandle,
-}
-
-impl Drop for FollowedCluster {
-    fn drop(&mut self) {
-        self.discovering.abort();
-    }
+    _discovering: AbortOnDrop,
 }
 
 impl fmt::Debug for FollowedCluster {
@@ -112,7 +109,7 @@ impl FollowedCluster {
             reads_now,
         } = settings;
         let discovery = Arc::new(ResourceDiscovery::new(client.clone(), clock.clone()));
-        let discovering = tasks::spawn(&control, Arc::clone(&discovery).run()).abort_handle();
+        let discovering = AbortOnDrop::new(tasks::spawn(&control, Arc::clone(&discovery).run()));
         Arc::new(Self {
             client: client.clone(),
             reads: LiveReads::new(client, control.clone(), clock.clone(), workers),
@@ -126,7 +123,7 @@ impl FollowedCluster {
             },
             namespaces: ArcSwapOption::empty(),
             params: ArcSwap::default(),
-            discovering,
+            _discovering: discovering,
         })
     }
 

@@ -27,7 +27,6 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::{
-    abort_on_drop::AbortOnDrop,
     limits::body_budget::{BodyShare, ReadFailure},
     limits::lack::Lack,
     limits::workers::LARGE,
@@ -157,10 +156,7 @@ impl Evaluation {
         let upstream = self.evaluator.upstream.clone();
         let share = self.share.another();
         let reading = async move { upstream.object(&path, share).await };
-        OldRead::Reading(AbortOnDrop(tasks::spawn_with_result(
-            &self.control,
-            reading,
-        )))
+        OldRead::Reading(tasks::spawn_until_dropped(&self.control, reading))
     }
 
     /// Evaluates the request. `call` is where a dry run can be made of it.

@@ -41,7 +41,6 @@
 //!
 #![doc = include_str!("design.md")]
 
-mod abort_on_drop;
 mod answered_here;
 mod audit;
 mod cluster;

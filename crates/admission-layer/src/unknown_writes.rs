@@ -9,7 +9,6 @@ use fairgate_objects::custom::CustomSchema;
 use http::StatusCode;
 
 use crate::{
-    abort_on_drop::AbortOnDrop,
     evaluate::{Evaluation, Unevaluated},
     object::evaluated_object::{self, WriteStrategy},
     replies::responses::{RefusedRequest, reasons},
@@ -59,8 +58,8 @@ impl Evaluation {
         let definitions = Arc::clone(&self.evaluator.definitions);
         let key = (facts.definition_path(), facts.version.clone());
         let reading = async move { definitions.schema(&upstream, key, share).await };
-        let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, reading));
-        let read = (&mut task.0).await;
+        let task = tasks::spawn_until_dropped(&self.control, reading);
+        let read = task.await;
         let read = read.unwrap_or_else(|error| Err(error.to_string().into()));
         read.map_err(|failure| self.unread("read the definition of the custom resource", failure))
     }

@@ -6,9 +6,15 @@
 //!
 //! Not here: the tasks of data cores ([`turns`](crate::turns)).
 
-use std::pin::Pin;
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
 
-use tokio::{runtime::Handle, task::JoinHandle};
+use tokio::{
+    runtime::Handle,
+    task::{JoinError, JoinHandle},
+};
 
 use crate::turns::counted_on_control;
 
@@ -34,6 +40,40 @@ pub fn spawn_with_result<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> JoinHandle<T> {
     runtime.spawn(counted_on_control(boxed(future)))
+}
+
+/// A task that is aborted when this is dropped: nobody waits for it any more.
+#[derive(Debug)]
+#[must_use = "the task is aborted when this is dropped"]
+pub struct AbortOnDrop<T = ()>(JoinHandle<T>);
+
+impl<T> AbortOnDrop<T> {
+    /// Takes over a task that was spawned.
+    pub fn new(task: JoinHandle<T>) -> Self {
+        Self(task)
+    }
+}
+
+impl<T> Future for AbortOnDrop<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Spawns `future` on `runtime`, until what is returned is dropped; its result is awaited there.
+pub fn spawn_until_dropped<T: Send + 'static>(
+    runtime: &Handle,
+    future: impl Future<Output = T> + Send + 'static,
+) -> AbortOnDrop<T> {
+    AbortOnDrop::new(spawn_with_result(runtime, future))
 }
 
 /// Runs `future` on a thread of `runtime` for work that blocks: each of its turns may take long. It runs to its end also if nobody
@@ -74,6 +114,21 @@ mod tests {
         let runtime = Handle::current();
         assert_eq!(spawn_with_result(&runtime, async { 7 }).await.unwrap(), 7);
         assert!(spawn(&runtime, async {}).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_task_ends_with_whoever_waits_for_it() {
+        let runtime = Handle::current();
+        let task = spawn_until_dropped(&runtime, async { 7 });
+        assert_eq!(task.await.unwrap(), 7);
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let task = spawn_until_dropped(&runtime, async move {
+            std::future::pending::<()>().await;
+            drop(sender);
+        });
+        tokio::task::yield_now().await;
+        drop(task);
+        assert!(receiver.await.is_err(), "the task and its sender are gone");
     }
 
     #[tokio::test]

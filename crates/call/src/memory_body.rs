@@ -12,8 +12,8 @@ use std::{
 };
 
 use bytes::Bytes;
+use fairgate_base::tasks::AbortOnDrop;
 use http_body::{Body, Frame, SizeHint};
-use tokio::task::AbortHandle;
 
 use super::BodyError;
 
@@ -23,7 +23,7 @@ const PIECE: usize = 16 << 10;
 /// The body of a large reply. It holds a `P`, a permit for its memory, for as long as it is in memory.
 pub(super) struct MemoryBody<P> {
     rest: Rc<RefCell<Option<RestInMemory<P>>>>,
-    limit: AbortHandle,
+    _limit: AbortOnDrop,
 }
 
 struct RestInMemory<P> {
@@ -45,7 +45,7 @@ impl<P: 'static> MemoryBody<P> {
         });
         Self {
             rest,
-            limit: limit.abort_handle(),
+            _limit: AbortOnDrop::new(limit),
         }
     }
 }
@@ -78,12 +78,6 @@ impl<P> Body for MemoryBody<P> {
         let rest = self.rest.borrow();
         let len = rest.as_ref().map_or(0, |rest| rest.bytes.len());
         SizeHint::with_exact(len as u64)
-    }
-}
-
-impl<P> Drop for MemoryBody<P> {
-    fn drop(&mut self) {
-        self.limit.abort();
     }
 }
 

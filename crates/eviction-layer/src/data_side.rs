@@ -287,8 +287,8 @@ impl DataSide {
     async fn checked(&self, eviction: EvictionRequest) -> Option<EvictionRefusal> {
         let evictor = Arc::clone(&self.evictor);
         let checking = async move { evictor.check(eviction).await };
-        let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, checking));
-        let checked = tokio::time::timeout(CHECK_LIMIT, &mut task.0).await;
+        let task = tasks::spawn_until_dropped(&self.control, checking);
+        let checked = tokio::time::timeout(CHECK_LIMIT, task).await;
         // In any uncertain case the upstream decides.
         checked.ok()?.ok()?
     }
@@ -361,15 +361,6 @@ impl Waiting {
             Poll::Ready(ended.map_err(|error| internal(&error)))
         })
         .await
-    }
-}
-
-/// A task that is aborted when the future that waits for it is dropped.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

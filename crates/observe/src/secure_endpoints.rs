@@ -19,7 +19,7 @@ use http::{Method, StatusCode, header::CONTENT_LENGTH};
 use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
-    task::{JoinError, JoinHandle},
+    task::JoinError,
     time::timeout,
 };
 use tower::Service;
@@ -101,7 +101,7 @@ impl Service<Call> for SecureEndpoints {
         let method = request.method.clone();
         let serving = Arc::clone(&self.shared).serve(request);
         let serving = async move { timeout(SERVE_TIMEOUT, serving).await };
-        let serving = AbortOnDrop(tasks::spawn_with_result(&self.control, serving));
+        let serving = tasks::spawn_until_dropped(&self.control, serving);
         Box::pin(async move {
             let served = match serving.await {
                 Ok(Ok(served)) => served?,
@@ -217,21 +217,4 @@ impl ServedReply {
 
 fn internal(error: &JoinError) -> Refusal {
     Refusal::Internal(error.to_string().into())
-}
-
-/// A task that ends when nobody waits for it any more.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Future for AbortOnDrop<T> {
-    type Output = Result<T, JoinError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx)
-    }
-}
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }

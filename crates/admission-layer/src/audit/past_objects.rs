@@ -14,7 +14,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    abort_on_drop::AbortOnDrop,
     cluster::known_revisions::KnownRevision,
     evaluate::{Evaluation, Unevaluated},
     limits::body_budget::ReadFailure,
@@ -100,8 +99,8 @@ impl Evaluation {
                 .object_at(&collection, &name, revision, share)
                 .await
         };
-        let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, reading));
-        let read = (&mut task.0).await;
+        let task = tasks::spawn_until_dropped(&self.control, reading);
+        let read = task.await;
         read.unwrap_or_else(|error| Err(error.to_string().into()))
     }
 

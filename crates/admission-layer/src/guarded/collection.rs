@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use crate::{
-    abort_on_drop::AbortOnDrop,
     evaluate::{Evaluation, EvaluationEnd, Unevaluated},
     limits::body_budget::ReadFailure,
     object::guard::EvaluatedItem,
@@ -112,8 +111,8 @@ impl Evaluation {
         let (selectors, from) = (selectors.to_owned(), from.to_owned());
         let share = self.share.another();
         let reading = async move { upstream.page(&path, &selectors, &from, limit, share).await };
-        let mut task = AbortOnDrop(tasks::spawn_with_result(&self.control, reading));
-        let page = (&mut task.0).await;
+        let task = tasks::spawn_until_dropped(&self.control, reading);
+        let page = task.await;
         page.unwrap_or_else(|error| Err(error.to_string().into()))
     }
 

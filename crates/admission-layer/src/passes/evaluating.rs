@@ -20,7 +20,6 @@ use fairgate_base::tasks;
 use tokio::runtime::Handle;
 
 use crate::{
-    abort_on_drop::AbortOnDrop,
     limits::body_budget::ReadFailure,
     limits::decoded::decoded_bytes,
     limits::lack::Lack,
@@ -240,8 +239,8 @@ impl RequestEvaluator {
         let (share, old) = (job.share.another(), job.old_object.clone());
         let finding =
             async move { conversion::find(&upstream, &facts, old.as_deref(), &to, share).await };
-        let mut task = AbortOnDrop(tasks::spawn_with_result(control, finding));
-        let found = (&mut task.0).await;
+        let task = tasks::spawn_until_dropped(control, finding);
+        let found = task.await;
         let found = found.map_err(|error| EvaluationFailure::Unread(error.to_string()))?;
         let FoundConversion { conversion, stored } = match found? {
             Ok(found) => found,

@@ -1,9 +1,8 @@
 //! The stored object, as far as it has been read.
 
-use crate::{
-    abort_on_drop::AbortOnDrop, limits::body_budget::ReadFailure,
-    upstream::upstream_objects::StoredObject,
-};
+use fairgate_base::tasks::AbortOnDrop;
+
+use crate::{limits::body_budget::ReadFailure, upstream::upstream_objects::StoredObject};
 
 /// The stored object, which is being read.
 pub(crate) enum OldRead {
@@ -21,8 +20,8 @@ impl OldRead {
         match self {
             Self::None => Ok(None),
             Self::Known(object) => Ok(object),
-            Self::Reading(mut task) => {
-                let read = (&mut task.0).await;
+            Self::Reading(task) => {
+                let read = task.await;
                 read.unwrap_or_else(|error| Err(error.to_string().into()))
             }
         }

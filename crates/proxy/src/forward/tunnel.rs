@@ -55,7 +55,7 @@ pub(super) async fn open(
     let driver = fairgate_base::turns::spawn_local_boxed(async move {
         let _ = connection.with_upgrades().await;
     });
-    let abort = AbortOnDrop(Some(Rc::new(Closer {
+    let abort = CloseOnDrop(Some(Rc::new(Closer {
         driver: driver.abort_handle(),
         _open: open,
     })));
@@ -228,7 +228,7 @@ fn switched(response: Response<Incoming>, guard: Rc<TunnelGuard>) -> Reply {
 }
 
 /// Relays any other response, and closes its connection after it.
-fn refused(response: Response<Incoming>, mut abort: AbortOnDrop) -> Reply {
+fn refused(response: Response<Incoming>, mut abort: CloseOnDrop) -> Reply {
     let (parts, body) = response.into_parts();
     let mut reply = Response::new(match abort.disarm() {
         Some(closer) => {
@@ -256,15 +256,15 @@ impl UpstreamConnection for Closer {
 }
 
 /// Closes the upstream connection when the request is dropped before there is a response.
-struct AbortOnDrop(Option<Rc<Closer>>);
+struct CloseOnDrop(Option<Rc<Closer>>);
 
-impl AbortOnDrop {
+impl CloseOnDrop {
     fn disarm(&mut self) -> Option<Rc<Closer>> {
         self.0.take()
     }
 }
 
-impl Drop for AbortOnDrop {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         if let Some(closer) = &self.0 {
             closer.driver.abort();
