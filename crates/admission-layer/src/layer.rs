@@ -1,14 +1,11 @@
 //! The layer inside flow control: evaluates requests before they are forwarded.
 
 use std::{
-    future::Future,
-    pin::Pin,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
 };
 
-use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tower::{Layer, Service};
 
@@ -18,7 +15,7 @@ use crate::{
     side::{AdmissionSide, Concern},
 };
 use fairgate_admission::AdmissionMode;
-use fairgate_call::{Call, Refusal, Reply};
+use fairgate_call::{Call, PassingOrBoxed, Refusal, Reply};
 
 /// Puts an [`RequestEvaluator`] in front of a service.
 #[derive(Clone, Debug)]
@@ -74,7 +71,7 @@ where
 {
     type Response = Reply;
     type Error = Refusal;
-    type Future = Admitting<S::Future>;
+    type Future = PassingOrBoxed<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         self.inner.poll_ready(cx)
@@ -82,71 +79,32 @@ where
 
     fn call(&mut self, call: Call) -> Self::Future {
         let Some(shared) = &self.shared else {
-            return Admitting::Passing {
-                future: self.inner.call(call),
-            };
+            return PassingOrBoxed::passing(self.inner.call(call));
         };
         let is_ready = match shared.concern(&call) {
             Concern::None => {
-                return Admitting::Passing {
-                    future: self.inner.call(call),
-                };
+                return PassingOrBoxed::passing(self.inner.call(call));
             }
             Concern::Evaluate(policies) => {
                 let answer = Rc::clone(shared).admit(call, policies, self.inner.clone());
-                return Admitting::Evaluating {
-                    answer: Box::pin(answer),
-                };
+                return PassingOrBoxed::boxed(answer);
             }
             Concern::NotReady if shared.evaluator.mode == AdmissionMode::Audit => {
                 shared.record_unknown(&call);
-                return Admitting::Passing {
-                    future: self.inner.call(call),
-                };
+                return PassingOrBoxed::passing(self.inner.call(call));
             }
             Concern::Stale => {
                 let reply = AdmissionSide::stale(&call);
-                return Admitting::Evaluating {
-                    answer: Box::pin(std::future::ready(Ok(reply))),
-                };
+                return PassingOrBoxed::ready(Ok(reply));
             }
             Concern::UnknownResource if !shared.evaluator.cluster.are_resources_known() => {
                 let reply = AdmissionSide::unread(&call);
-                return Admitting::Evaluating {
-                    answer: Box::pin(std::future::ready(Ok(reply))),
-                };
+                return PassingOrBoxed::ready(Ok(reply));
             }
             Concern::NotReady => false,
             Concern::Disguised | Concern::UnknownResource => true,
         };
         let reply = AdmissionSide::refusal(&call, is_ready);
-        Admitting::Evaluating {
-            answer: Box::pin(std::future::ready(Ok(reply))),
-        }
-    }
-}
-
-type Answer = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
-
-pin_project! {
-    /// The future of [`AdmissionService`].
-    #[project = AdmittingProjection]
-    pub enum Admitting<F> {
-        Passing { #[pin] future: F },
-        Evaluating { answer: Answer },
-    }
-}
-
-impl<F> Future for Admitting<F>
-where
-    F: Future<Output = Result<Reply, Refusal>>,
-{
-    type Output = Result<Reply, Refusal>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            AdmittingProjection::Passing { future } => future.poll(cx),
-            AdmittingProjection::Evaluating { answer } => answer.as_mut().poll(cx),
-        }
+        PassingOrBoxed::ready(Ok(reply))
     }
 }

@@ -2,13 +2,10 @@
 //! they hold no seat. So do those for resources that are not known, which may be new versions of those that policies are about.
 
 use std::{
-    future::Future,
-    pin::Pin,
     rc::Rc,
     task::{Context, Poll},
 };
 
-use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
 use crate::{
@@ -21,7 +18,7 @@ use crate::{
 };
 use fairgate_admission::AdmissionMode;
 use fairgate_apihttp::status_error::StatusError;
-use fairgate_call::{Call, Refusal, Reply};
+use fairgate_call::{Call, PassingOrBoxed, Refusal, Reply};
 
 /// Makes requests wait until the policies, and their resources, are known.
 #[derive(Clone, Debug)]
@@ -65,7 +62,7 @@ where
 {
     type Response = Reply;
     type Error = Refusal;
-    type Future = AwaitingPolicies<S::Future>;
+    type Future = PassingOrBoxed<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         self.inner.poll_ready(cx)
@@ -77,12 +74,10 @@ where
             .as_ref()
             .filter(|shared| shared.awaited(&call).is_some());
         match waiting {
-            None => AwaitingPolicies::Passing {
-                future: self.inner.call(call),
-            },
-            Some(shared) => AwaitingPolicies::Waiting {
-                answer: Box::pin(wait(Rc::clone(shared), call, self.inner.clone())),
-            },
+            None => PassingOrBoxed::passing(self.inner.call(call)),
+            Some(shared) => {
+                PassingOrBoxed::boxed(wait(Rc::clone(shared), call, self.inner.clone()))
+            }
         }
     }
 }
@@ -161,29 +156,4 @@ where
 /// The reply to a request for a resource that is not known.
 fn unknown_resource(call: &Call, error: &StatusError) -> Reply {
     RefusedRequest::error(error, reasons::FAILED, output(call)).reply(&[], &call.context)
-}
-
-type Answer = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
-
-pin_project! {
-    /// The future of [`AdmissionWaitService`].
-    #[project = AwaitingProjection]
-    pub enum AwaitingPolicies<F> {
-        Passing { #[pin] future: F },
-        Waiting { answer: Answer },
-    }
-}
-
-impl<F> Future for AwaitingPolicies<F>
-where
-    F: Future<Output = Result<Reply, Refusal>>,
-{
-    type Output = Result<Reply, Refusal>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            AwaitingProjection::Passing { future } => future.poll(cx),
-            AwaitingProjection::Waiting { answer } => answer.as_mut().poll(cx),
-        }
-    }
 }

@@ -32,7 +32,9 @@ use crate::{
 };
 use fairgate_apihttp::{negotiate::Output, request::ApiRequest, status_error::StatusError};
 use fairgate_base::{account::ByteShare, clock::Clock, tasks, turns};
-use fairgate_call::{BodyError, Call, ClientBody, Refusal, Reply, ReplyBody, ResponseShare};
+use fairgate_call::{
+    BodyError, Call, ClientBody, PassingOrBoxed, Refusal, Reply, ReplyBody, ResponseShare,
+};
 use fairgate_core::digest::{normalized_path, readable};
 use fairgate_store::FanOut;
 
@@ -145,7 +147,7 @@ where
 {
     type Response = Reply;
     type Error = Refusal;
-    type Future = HostedFuture<S::Future>;
+    type Future = PassingOrBoxed<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         self.inner.poll_ready(cx)
@@ -156,25 +158,20 @@ where
             .shared
             .as_ref()
             .map(|shared| (shared, shared.plan(&call)));
-        let reply: ReplyFuture = match plan {
-            None | Some((_, Plan::Forward)) => {
-                return HostedFuture::Forwarding {
-                    future: self.inner.call(call),
-                };
-            }
-            Some((shared, Plan::Serve)) => Box::pin(serve(Rc::clone(shared), call)),
+        match plan {
+            None | Some((_, Plan::Forward)) => PassingOrBoxed::passing(self.inner.call(call)),
+            Some((shared, Plan::Serve)) => PassingOrBoxed::boxed(serve(Rc::clone(shared), call)),
             Some((shared, Plan::Merge(request))) => {
                 request.narrow(&mut call.request);
                 let merger = shared.merger(&call);
-                Box::pin(merger.merge(request, self.inner.call(call)))
+                PassingOrBoxed::boxed(merger.merge(request, self.inner.call(call)))
             }
             Some((shared, Plan::MergeMetrics(request))) => {
                 merged_metrics::narrow(&mut call.request);
                 let merger = shared.merger(&call);
-                Box::pin(merger.merge_metrics(request, self.inner.call(call)))
+                PassingOrBoxed::boxed(merger.merge_metrics(request, self.inner.call(call)))
             }
-        };
-        HostedFuture::Hosted { reply }
+        }
     }
 }
 
@@ -213,31 +210,6 @@ impl Shared {
 fn owns(hosted: &Hosted, path: &str) -> bool {
     hosted.owns(path)
         || (path.contains("//") || path.contains("/.")) && hosted.owns(&normalized_path(path))
-}
-
-type ReplyFuture = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
-
-pin_project_lite::pin_project! {
-    /// The future of [`HostedService`].
-    #[project = HostingProjection]
-    pub enum HostedFuture<F> {
-        Forwarding { #[pin] future: F },
-        Hosted { reply: ReplyFuture },
-    }
-}
-
-impl<F> Future for HostedFuture<F>
-where
-    F: Future<Output = Result<Reply, Refusal>>,
-{
-    type Output = Result<Reply, Refusal>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            HostingProjection::Forwarding { future } => future.poll(cx),
-            HostingProjection::Hosted { reply } => reply.as_mut().poll(cx),
-        }
-    }
 }
 
 /// Serves a hosted call within its deadline.

@@ -21,6 +21,7 @@ mod identity;
 pub mod identity_headers;
 mod made_body;
 mod memory_body;
+mod passing_or_boxed;
 mod peer;
 mod peer_identity;
 mod read_ahead;
@@ -52,6 +53,7 @@ pub use header_lines::HeaderLines;
 pub use header_names::{HeaderNameError, RequestHeaderNames};
 pub use identity::Identity;
 pub use made_body::MemoryOf;
+pub use passing_or_boxed::PassingOrBoxed;
 pub use peer::{Peer, PeerTls};
 pub use peer_identity::{
     CachedVerification, CertificateError, ChainError, FrontProxyError, LastToken, OwnIdentity,

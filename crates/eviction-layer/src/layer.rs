@@ -21,7 +21,7 @@ use crate::{
 };
 use fairgate_apihttp::{negotiate::Output, status_error::StatusError};
 use fairgate_base::clock::Clock;
-use fairgate_call::{Call, Refusal, Reply};
+use fairgate_call::{Call, PassingOrBoxed, Refusal, Reply};
 use fairgate_core::digest::Verb;
 use fairgate_disruption::EvictionMode;
 
@@ -94,27 +94,24 @@ where
         }
         let creates = call.digest.info.verb == Verb::Create;
         match (shared.evictor.mode, place) {
-            (EvictionMode::Authoritative, PathMatch::Eviction(place)) => Evicting::Answering {
-                answer: Box::pin(Rc::clone(shared).evict(call, place)),
-            },
+            (EvictionMode::Authoritative, PathMatch::Eviction(place)) => {
+                let evicting = Rc::clone(shared).evict(call, place);
+                Evicting::uncounted(PassingOrBoxed::boxed(evicting))
+            }
             // Not forwarded: an upstream that cleans paths would evict the pod, although the gateway decides here.
             (EvictionMode::Authoritative, _) => {
                 let end = EvictionEnd::failed(&StatusError::no_route(), "malformed", Output::JSON);
                 shared.evictor.count(end.outcome);
                 let reply = reply(end.response, call.context.id);
-                Evicting::Answering {
-                    answer: Box::pin(std::future::ready(Ok(reply))),
-                }
+                Evicting::uncounted(PassingOrBoxed::ready(Ok(reply)))
             }
             (EvictionMode::Precheck, PathMatch::Eviction(place)) if creates => {
                 let checked = check(Rc::clone(shared), call, place, self.inner.clone());
-                Evicting::Answering {
-                    answer: Box::pin(checked),
-                }
+                Evicting::uncounted(PassingOrBoxed::boxed(checked))
             }
-            (EvictionMode::Relay, PathMatch::Eviction(_)) if creates => Evicting::Relaying {
+            (EvictionMode::Relay, PathMatch::Eviction(_)) if creates => Evicting {
                 counted: Counted::new(shared),
-                future: self.inner.call(call),
+                reply: PassingOrBoxed::passing(self.inner.call(call)),
             },
             _ => self.pass(call),
         }
@@ -126,9 +123,7 @@ where
     S: Service<Call, Response = Reply, Error = Refusal>,
 {
     fn pass(&mut self, call: Call) -> Evicting<S::Future> {
-        Evicting::Passing {
-            future: self.inner.call(call),
-        }
+        Evicting::uncounted(PassingOrBoxed::passing(self.inner.call(call)))
     }
 }
 
@@ -191,15 +186,21 @@ impl Drop for Counted {
     }
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
-
 pin_project! {
     /// The future of [`EvictionService`].
-    #[project = EvictingProjection]
-    pub enum Evicting<F> {
-        Passing { #[pin] future: F },
-        Relaying { counted: Counted, #[pin] future: F },
-        Answering { answer: Answer },
+    pub struct Evicting<F> {
+        // Set only for what is counted by its response.
+        counted: Counted,
+        #[pin]
+        reply: PassingOrBoxed<F>,
+    }
+}
+
+impl<F> Evicting<F> {
+    /// The layer counts it itself, or it is no eviction.
+    fn uncounted(reply: PassingOrBoxed<F>) -> Self {
+        let counted = Counted(None);
+        Self { counted, reply }
     }
 }
 
@@ -210,14 +211,9 @@ where
     type Output = Result<Reply, Refusal>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            EvictingProjection::Passing { future } => future.poll(cx),
-            EvictingProjection::Relaying { counted, future } => {
-                let result = ready!(future.poll(cx));
-                counted.end(&result);
-                Poll::Ready(result)
-            }
-            EvictingProjection::Answering { answer } => answer.as_mut().poll(cx),
-        }
+        let this = self.project();
+        let result = ready!(this.reply.poll(cx));
+        this.counted.end(&result);
+        Poll::Ready(result)
     }
 }

@@ -9,8 +9,6 @@
 //! (`budget_reader`).
 
 use std::{
-    future::Future,
-    pin::Pin,
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -20,7 +18,6 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, header::WARNING, request::Parts, response};
 use http_body_util::BodyExt as _;
-use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
 use crate::{
@@ -34,8 +31,8 @@ use crate::{
 use fairgate_apihttp::response::warning_headers;
 use fairgate_base::tasks;
 use fairgate_call::{
-    Call, ClientBody, Identity, Peer, Refusal, Reply, ReplyBody, RequestContext, RequestKind,
-    RequestProgress,
+    Call, ClientBody, Identity, PassingOrBoxed, Peer, Refusal, Reply, ReplyBody, RequestContext,
+    RequestKind, RequestProgress,
 };
 use fairgate_core::{digest::RequestDigest, time::Time};
 use fairgate_disruption::waiting::{BudgetName, WaitPlace};
@@ -87,7 +84,7 @@ where
 {
     type Response = Reply;
     type Error = Refusal;
-    type Future = MayWait<S::Future>;
+    type Future = PassingOrBoxed<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         self.inner.poll_ready(cx)
@@ -95,14 +92,14 @@ where
 
     fn call(&mut self, call: Call) -> Self::Future {
         let Some(shared) = &self.shared else {
-            return MayWait::passing(self.inner.call(call));
+            return PassingOrBoxed::passing(self.inner.call(call));
         };
         let PathMatch::Eviction(place) = PathMatch::of(&call.digest.info) else {
-            return MayWait::passing(self.inner.call(call));
+            return PassingOrBoxed::passing(self.inner.call(call));
         };
         match shared.evictor.wait.limit_of(&call) {
             Ok(limit) if limit.is_zero() || size(call.request.headers()) > MAX_KEPT => {
-                MayWait::passing(self.inner.call(call))
+                PassingOrBoxed::passing(self.inner.call(call))
             }
             Ok(limit) => {
                 let wait = Wait {
@@ -112,13 +109,9 @@ where
                     pod: place.pod,
                 };
                 let answer = wait.evict(call, self.inner.clone());
-                MayWait::Waiting {
-                    answer: Box::pin(answer),
-                }
+                PassingOrBoxed::boxed(answer)
             }
-            Err(refusal) => MayWait::Waiting {
-                answer: Box::pin(std::future::ready(Err(refusal))),
-            },
+            Err(refusal) => PassingOrBoxed::ready(Err(refusal)),
         }
     }
 }
@@ -416,37 +409,6 @@ impl Drop for CountedWait<'_> {
         // The client disconnected between two attempts.
         if self.outcome.is_none() && !self.is_attempting {
             evictor.count(outcome);
-        }
-    }
-}
-
-type Answer = Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
-
-pin_project! {
-    /// The future of [`EvictionWaitService`].
-    #[project = MayWaitProjection]
-    pub enum MayWait<F> {
-        Passing { #[pin] future: F },
-        Waiting { answer: Answer },
-    }
-}
-
-impl<F> MayWait<F> {
-    fn passing(future: F) -> Self {
-        Self::Passing { future }
-    }
-}
-
-impl<F> Future for MayWait<F>
-where
-    F: Future<Output = Result<Reply, Refusal>>,
-{
-    type Output = Result<Reply, Refusal>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            MayWaitProjection::Passing { future } => future.poll(cx),
-            MayWaitProjection::Waiting { answer } => answer.as_mut().poll(cx),
         }
     }
 }
