@@ -7,12 +7,15 @@ use fairgate_base::clock::Clock;
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_disruption::procedure::server_clock::ServerClock;
 use fairgate_election::{LeaseApi, LeaseCallError};
-use fairgate_upstream::{client::ApiClient, path::push_segment};
+use fairgate_upstream::{
+    client::{ApiClient, read_whole},
+    path::push_segment,
+};
 use http::{
     HeaderMap, HeaderValue, Method, Request,
     header::{ACCEPT, CONTENT_TYPE, DATE, USER_AGENT},
 };
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use serde_json::Value;
 
@@ -118,8 +121,8 @@ impl Calls {
         if let Some(date) = date(&head.headers) {
             lock(&self.server_clock).observe(sent, self.local_date(), date);
         }
-        let body = Limited::new(body, MAX_RESPONSE).collect().await;
-        let body = body.map_err(|error| broken(&error))?.to_bytes();
+        let body = read_whole(body, MAX_RESPONSE).await;
+        let body = body.map_err(|error| broken(&error))?;
         let value: Option<Value> = serde_json::from_slice(&body).ok();
         if head.status.is_success() {
             return value.ok_or_else(|| broken(&"the response is not JSON"));

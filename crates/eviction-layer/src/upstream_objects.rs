@@ -8,7 +8,7 @@ use http::{
     header::{ACCEPT, CONTENT_TYPE, DATE, RETRY_AFTER, USER_AGENT},
     uri::PathAndQuery,
 };
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use jiff::{Timestamp, fmt::rfc2822::DateTimeParser};
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ use crate::{
 use fairgate_base::clock::Clock;
 use fairgate_disruption::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
 use fairgate_upstream::{
-    client::{ApiClient, RequestError},
+    client::{ApiClient, RequestError, read_whole},
     path::push_segment,
 };
 
@@ -83,9 +83,8 @@ impl UpstreamObjects {
             Err(_) => return (CallOutcome::Unknown, None),
         };
         let date = date(&head.headers);
-        let body = Limited::new(body, MAX_RESPONSE).collect().await;
-        let body = body.ok().map(http_body_util::Collected::to_bytes);
-        (outcome(&head, body, call), date)
+        let body = read_whole(body, MAX_RESPONSE).await;
+        (outcome(&head, body.ok(), call), date)
     }
 }
 

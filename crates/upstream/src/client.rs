@@ -287,7 +287,6 @@ impl fmt::Debug for ApiClient {
     }
 }
 
-/// The whole body of a response, of at most `max_bytes`.
 fn get_request(path: PathAndQuery, accept: &'static str) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
     *request.uri_mut() = path.into();
@@ -297,14 +296,29 @@ fn get_request(path: PathAndQuery, accept: &'static str) -> Request<Empty<Bytes>
     request
 }
 
+/// The whole body of a response, of at most `max_bytes`.
 async fn read_body(body: ResponseBody, max_bytes: usize) -> Result<Bytes, RequestError> {
-    match Limited::new(body, max_bytes).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
+    match read_whole(body, max_bytes).await {
+        Ok(body) => Ok(body),
         Err(error) if error.is::<LengthLimitError>() => Err(RequestError::TooLong { max_bytes }),
         Err(error) => Err(RequestError::Lost {
             reason: with_causes(&*error).into(),
         }),
     }
+}
+
+/// Reads the whole body of a response, of at most `max_bytes`, for who makes something else of an error than
+/// [`RequestError`].
+///
+/// # Errors
+///
+/// A [`LengthLimitError`], or why the rest did not arrive.
+pub async fn read_whole(
+    body: ResponseBody,
+    max_bytes: usize,
+) -> Result<Bytes, Box<dyn Error + Send + Sync>> {
+    let whole = Limited::new(body, max_bytes).collect().await?;
+    Ok(whole.to_bytes())
 }
 
 /// The message of a `Status`, cut to a length fit for a log; without one, the reason phrase of the code.
