@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use fairgate_base::metrics_text::{self, MetricSample};
 use fairgate_testkit::pki::{Authority, Leaf};
 use serde_json::{Value, json};
 
@@ -336,12 +337,8 @@ impl Metrics {
 
     /// The sum over the series of the gateway's own metrics that `is_meant` selects by name and labels.
     pub(crate) fn sum(&self, is_meant: impl Fn(&str) -> bool) -> f64 {
-        let own = self.0.lines().filter(|line| line.starts_with("fairgate_"));
-        let values = own.filter_map(|line| {
-            let (series, value) = line.rsplit_once(' ')?;
-            is_meant(series).then(|| value.parse::<f64>().ok())?
-        });
-        values.sum()
+        let own = self.own().filter(|sample| is_meant(sample.series));
+        own.map(|sample| sample.value).sum()
     }
 
     /// The sum over the gateway's own series that contain one of `words`.
@@ -356,19 +353,20 @@ impl Metrics {
 
     /// The sum over the series of the metric `name` of a priority level.
     pub(crate) fn of_level(&self, name: &str, level: &str) -> f64 {
-        let label = format!("priority_level=\"{level}\"");
-        let lines = self.0.lines().filter_map(|line| {
-            let (series, value) = line.rsplit_once(' ')?;
-            let is_meant = series.split('{').next() == Some(name) && series.contains(&label);
-            is_meant.then(|| value.parse::<f64>().ok())?
-        });
-        lines.sum()
+        let samples = metrics_text::samples(&self.0)
+            .filter(|sample| sample.name == name && sample.label("priority_level") == Some(level));
+        samples.map(|sample| sample.value).sum()
     }
 
     /// Whether the gateway has a series of its own that contains one of `words`.
     pub(crate) fn has(&self, words: &[&str]) -> bool {
-        let mut own = self.0.lines().filter(|line| line.starts_with("fairgate_"));
-        own.any(|line| words.iter().any(|word| line.contains(word)))
+        self.own()
+            .any(|sample| words.iter().any(|word| sample.series.contains(word)))
+    }
+
+    /// The samples of the gateway's own metrics.
+    fn own(&self) -> impl Iterator<Item = MetricSample<'_>> {
+        metrics_text::samples(&self.0).filter(|sample| sample.name.starts_with("fairgate_"))
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, metrics_text};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::{Value, json};
 
@@ -177,10 +177,8 @@ impl GatewayProcess {
     /// The value of a sample in `/metrics`, if there is such a sample.
     pub fn metric(&self, series: &str) -> Option<u64> {
         let text = self.metrics();
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        value.map(|value| value.parse().unwrap())
+        let sample = metrics_text::samples(&text).find(|sample| sample.series == series)?;
+        Some(sample.value.to_string().parse().unwrap())
     }
 
     /// The lines of its log so far that contain `text`. A line may come after the effect of what it tells, since a thread of

@@ -12,6 +12,7 @@ pub mod events;
 pub mod gathered_writes;
 pub mod local;
 pub mod log_limit;
+pub mod metrics_text;
 pub mod socket;
 pub mod tasks;
 pub mod turns;

@@ -12,6 +12,7 @@ use crate::{
     scenario::ConnectionSpec,
     transport::{connection::ConnectionPool, target::LoadTarget},
 };
+use fairgate_base::metrics_text;
 use fairgate_loadkit::pauses;
 use fairgate_upstream::dial::HttpVersion;
 
@@ -114,21 +115,14 @@ async fn scrape(pool: &ConnectionPool, request: &Request<Full<Bytes>>) -> Option
 fn levels(text: &str) -> BTreeMap<String, LevelState> {
     let mut levels: BTreeMap<String, LevelState> = BTreeMap::new();
     let (mut nominal, mut current) = (BTreeMap::new(), BTreeMap::new());
-    for line in text.lines() {
-        let Some(rest) = line.strip_prefix("apiserver_flowcontrol_") else {
+    for sample in metrics_text::samples(text) {
+        let Some(metric) = sample.name.strip_prefix("apiserver_flowcontrol_") else {
             continue;
         };
-        let Some((metric, rest)) = rest.split_once('{') else {
+        let Some(level) = sample.label("priority_level") else {
             continue;
         };
-        let Some((labels, value)) = rest.rsplit_once('}') else {
-            continue;
-        };
-        let (Some(level), Ok(value)) =
-            (label(labels, "priority_level"), value.trim().parse::<f64>())
-        else {
-            continue;
-        };
+        let value = sample.value;
         match metric {
             "current_inqueue_requests" => {
                 levels.entry(level.to_owned()).or_default().queued += value;
@@ -146,19 +140,6 @@ fn levels(text: &str) -> BTreeMap<String, LevelState> {
         levels.entry(level).or_default().limit = limit;
     }
     levels
-}
-
-/// The value of a label. Escapes are not handled: names of levels need none.
-fn label<'a>(labels: &'a str, name: &str) -> Option<&'a str> {
-    let mut rest = labels;
-    loop {
-        let (key, after) = rest.split_once("=\"")?;
-        let (value, after) = after.split_once('"')?;
-        if key.trim_start_matches(',') == name {
-            return Some(value);
-        }
-        rest = after;
-    }
 }
 
 #[cfg(test)]

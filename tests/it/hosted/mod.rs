@@ -41,6 +41,7 @@ use fairgate::{
     config::Config,
     observe::GatewayMetrics,
 };
+use fairgate_base::metrics_text;
 use fairgate_core::apf::objects::bootstrap;
 use fairgate_store::Store;
 use serde_json::{Value, json};
@@ -214,12 +215,9 @@ impl Server {
     /// The value of the first sample of a metric with this text among its labels.
     async fn metric(&self, name: &str, label: &str) -> Option<f64> {
         let text = self.root().await.get("/metrics").await.text();
-        let mut samples = text.lines().filter_map(|line| {
-            let rest = line.strip_prefix(name)?;
-            let labels = rest.rsplit_once(' ')?;
-            (rest.starts_with(['{', ' ']) && labels.0.contains(label)).then_some(labels.1)
-        });
-        samples.next().map(|value| value.parse().unwrap())
+        let mut samples = metrics_text::samples(&text);
+        let sample = samples.find(|one| one.name == name && one.series.contains(label));
+        sample.map(|sample| sample.value)
     }
 }
 

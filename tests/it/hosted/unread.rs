@@ -1,5 +1,6 @@
 //! Responses that their clients do not read: they hold no seat and bounded memory, and others get theirs.
 
+use fairgate_base::metrics_text;
 use http::Method;
 use serde_json::json;
 use tokio::{
@@ -14,11 +15,11 @@ use crate::client::soon;
 async fn held(server: &Server) -> (f64, f64) {
     let text = server.root().await.get("/metrics").await.text();
     let value = |name: &str| -> f64 {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap().trim().parse().unwrap()
+        let sample = metrics_text::samples(&text).find(|sample| sample.series == name);
+        sample.unwrap().value
     };
-    let now = value("fairgate_response_bytes ");
-    (now, value("fairgate_response_peak_bytes "))
+    let now = value("fairgate_response_bytes");
+    (now, value("fairgate_response_peak_bytes"))
 }
 
 /// A connection that has sent a request, and reads nothing.

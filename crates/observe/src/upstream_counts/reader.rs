@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use fairgate_base::metrics_text::MetricSample;
+
 use super::ObjectCount;
 
 /// The longest line that is looked at. Those that matter are shorter than 700 bytes, names being
@@ -128,15 +130,16 @@ struct Sample {
 
 impl Sample {
     fn parse(line: &str) -> Option<Self> {
-        let (name, mut rest) = line.split_once('{')?;
+        let (name, _) = line.split_once('{')?;
         let metric = match name.trim_end() {
             "apiserver_resource_objects" => Metric::Objects,
             "apiserver_storage_objects" => Metric::StorageObjects,
             "apiserver_resource_size_estimate_bytes" => Metric::Bytes,
             _ => return None,
         };
+        let MetricSample { labels, value, .. } = MetricSample::parse(line)?;
         let (mut group, mut resource) = (String::new(), String::new());
-        while let Some((name, value)) = label(&mut rest)? {
+        for (name, value) in labels {
             match name {
                 "group" => group = value,
                 "resource" => resource = value,
@@ -151,8 +154,6 @@ impl Sample {
         if resource.is_empty() {
             return None;
         }
-        // A time stamp may follow.
-        let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
         Some(Self {
             metric,
             group: group.into(),
@@ -160,32 +161,6 @@ impl Sample {
             value: whole(value),
         })
     }
-}
-
-/// Takes the next label off `text`, which begins after the opening brace or after a label. `Some(None)` after the last
-/// label: then the closing brace is taken off. `None` if the text is malformed.
-#[expect(clippy::option_option, reason = "malformed, ended, or a label")]
-fn label<'a>(text: &mut &'a str) -> Option<Option<(&'a str, String)>> {
-    let rest = text.trim_start_matches([' ', '\t', ',']);
-    if let Some(behind) = rest.strip_prefix('}') {
-        *text = behind;
-        return Some(None);
-    }
-    let (name, rest) = rest.split_once('=')?;
-    let mut characters = rest.trim_start().strip_prefix('"')?.chars();
-    let mut value = String::new();
-    loop {
-        match characters.next()? {
-            '"' => break,
-            '\\' => value.push(match characters.next()? {
-                'n' => '\n',
-                other => other,
-            }),
-            other => value.push(other),
-        }
-    }
-    *text = characters.as_str();
-    Some(Some((name.trim(), value)))
 }
 
 /// A count as a whole number; `None` for what cannot be one, as -1 for unknown.
