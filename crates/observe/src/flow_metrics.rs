@@ -7,12 +7,16 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    catalogue,
-    described_requests::describe,
+    counting::{
+        flow_states::{LevelFlows, PresentFlow},
+        sampler::Sampler,
+    },
     dumps::Distinguishers,
-    exposition::{Exposition, SampleValue},
-    flow_states::{LevelFlows, PresentFlow},
-    sampler::Sampler,
+    dumps::described_requests::describe,
+    metrics::{
+        catalogue,
+        exposition::{Exposition, SampleValue},
+    },
     sanitized::sanitize,
 };
 use fairgate_core::{apf::dispatcher::SchemaId, time::Time};

@@ -11,55 +11,36 @@
 //!
 //! It reads what the layers and other crates keep, and never decides.
 
-mod admin;
-mod admin_connections;
-mod admission_metrics;
 mod aligned_table;
-mod bystander_waits;
-pub mod catalogue;
-mod cell_metrics;
-mod check_durations;
-mod checks;
-mod described_requests;
+mod counting;
 mod dumps;
-mod dumps_layer;
-mod encoded_reply;
-mod endpoints;
-mod exposition;
 mod flow_metrics;
-mod flow_shares;
-mod flow_states;
-mod gateway_metrics;
 pub mod log;
 mod memory_limit;
-mod recorder;
-mod request_counts;
-mod request_metrics;
-mod request_phases;
+mod metrics;
+mod ports;
 mod rotated_file;
-mod sampler;
 mod sanitized;
-mod secure_endpoints;
-mod shared_histogram;
 mod telemetry;
-mod tenant_dump;
 #[cfg(test)]
 mod tests;
 pub mod upstream_counts;
-mod user_counts;
-mod user_metrics;
-mod watch_counts;
 
-pub use admin::{AdminHosts, AdminServer};
-pub use admission_metrics::AdmissionMetrics;
+pub use self::metrics::{
+    admission_metrics::AdmissionMetrics,
+    catalogue,
+    gateway_metrics::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure},
+    shared_histogram::SharedHistogram,
+};
 pub use aligned_table::AlignedTable;
-pub use checks::HealthChecks;
+pub use counting::recorder::{TraceLayer, Traced};
 pub use dumps::{MakeDump, ProvidedDumps};
-pub use dumps_layer::{Dumps, DumpsLayer};
-pub use endpoints::{EndpointResponse, OperatorEndpoints};
-pub use gateway_metrics::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure};
-pub use recorder::{TraceLayer, Traced};
+pub use ports::{
+    admin::{AdminHosts, AdminServer},
+    checks::HealthChecks,
+    dumps_layer::{Dumps, DumpsLayer},
+    endpoints::{EndpointResponse, OperatorEndpoints},
+    secure_endpoints::SecureEndpoints,
+};
 pub use rotated_file::RotatedFile;
-pub use secure_endpoints::SecureEndpoints;
-pub use shared_histogram::SharedHistogram;
 pub use telemetry::Telemetry;

@@ -26,8 +26,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    catalogue::ACCESS_LOG,
-    gateway_metrics::GatewayMetrics,
+    metrics::{catalogue::ACCESS_LOG, gateway_metrics::GatewayMetrics},
     sanitized::{is_control_like, is_plain},
 };
 
@@ -311,7 +310,7 @@ impl Drop for LogGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exposition::Exposition;
+    use crate::metrics::exposition::Exposition;
     use fairgate_core::time::Time;
 
     #[test]

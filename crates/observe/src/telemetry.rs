@@ -8,21 +8,21 @@ use tokio::{
 };
 
 use crate::{
-    catalogue,
-    cell_metrics::{self, CellSources},
+    counting::{
+        cell_metrics::{self, CellSources},
+        flow_states::{self, LevelFlows},
+        recorder::{RecorderCounts, RefusalCounts, RequestRecorder, TraceLayer},
+        request_counts::{RequestRegistry, SWEEP_PERIOD},
+        request_phases::{self, RequestPhases},
+        sampler::{self, Sampler},
+        user_counts::{self, UserRegistry},
+        user_metrics,
+        watch_counts::WatchCounts,
+    },
     dumps::{Dump, DumpSources, ProvidedDumps},
-    exposition::Exposition,
     flow_metrics::{self, NamedFlow},
-    flow_states::{self, LevelFlows},
-    gateway_metrics::GatewayMetrics,
     memory_limit,
-    recorder::{RecorderCounts, RefusalCounts, RequestRecorder, TraceLayer},
-    request_counts::{RequestRegistry, SWEEP_PERIOD},
-    request_phases::{self, RequestPhases},
-    sampler::{self, Sampler},
-    user_counts::{self, UserRegistry},
-    user_metrics,
-    watch_counts::WatchCounts,
+    metrics::{catalogue, exposition::Exposition, gateway_metrics::GatewayMetrics},
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Semantics, time::Time};

@@ -27,7 +27,7 @@ fn is_up_to_date(page: &str, generated: &str) {
 fn the_metrics_reference_is_that_of_the_catalogue() {
     let mut page = String::from(
         "# Metrics\n\n\
-         <!-- Generated from crates/observe/src/catalogue.rs by tests/it/tidy/reference.rs. Do not edit. -->\n\n\
+         <!-- Generated from crates/observe/src/metrics/catalogue.rs by tests/it/tidy/reference.rs. Do not edit. -->\n\n\
          Served at `/metrics` on the admin port in Prometheus' text format. Metrics whose names begin with `apiserver_` have the\n\
          names, labels and buckets of kube-apiserver, and a label `apiserver` that names the upstream; `fairgate_*` are fairgate's own.\n\n\
          *Stability* is as in Kubernetes: a STABLE metric keeps its name, type and labels; a BETA metric keeps at least its labels;\n\

@@ -73,14 +73,8 @@ const RULES: &[Rule] = &[
     },
     Rule {
         within: "crates/observe/src",
-        these: &[
-            "recorder",
-            "cell_metrics",
-            "flow_states",
-            "user_counts",
-            "watch_counts",
-        ],
-        not: &["admin", "endpoints", "secure_endpoints", "dumps"],
+        these: &["metrics", "counting"],
+        not: &["ports", "dumps"],
         why: "what counts does not know who reads it",
     },
     Rule {

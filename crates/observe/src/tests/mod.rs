@@ -32,8 +32,8 @@ use tokio::{
 use tower::{Layer, Service};
 
 use super::{
-    AdminServer, GatewayMetrics, HealthChecks, OperatorEndpoints, Telemetry, catalogue,
-    dumps::Dump, dumps_layer::DumpsLayer,
+    AdminServer, GatewayMetrics, HealthChecks, OperatorEndpoints, Telemetry, dumps::Dump,
+    metrics::catalogue, ports::dumps_layer::DumpsLayer,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{

@@ -17,7 +17,7 @@ use fairgate_proxy::fairness::{FlowControl, GateMessage, Waiter};
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Has the cores describe the requests of `waiters`. Waits at most [`PATIENCE`].
-pub(super) async fn describe(
+pub(crate) async fn describe(
     flow_control: &FlowControl,
     waiters: impl Iterator<Item = Waiter>,
 ) -> HashMap<Waiter, Arc<RequestDigest>> {

@@ -15,18 +15,18 @@ use std::{
 
 use fairgate_core::time::Time;
 
-use crate::flow_states::{LevelFlows, PresentFlow};
+use super::flow_states::{LevelFlows, PresentFlow};
 
 /// The number of samples that are kept.
 const WINDOW: usize = 30;
 
 /// The waits of bystanders in all levels.
 #[derive(Debug, Default)]
-pub(super) struct BystanderWaits(BTreeMap<Arc<str>, VecDeque<Duration>>);
+pub(crate) struct BystanderWaits(BTreeMap<Arc<str>, VecDeque<Duration>>);
 
 impl BystanderWaits {
     /// Enters a sample of all levels, taken at `now`; to be called once a second. O(flows).
-    pub(super) fn sample(&mut self, levels: &[LevelFlows], now: Time) {
+    pub(crate) fn sample(&mut self, levels: &[LevelFlows], now: Time) {
         let existing: HashSet<&str> = levels.iter().map(|level| &*level.level).collect();
         self.0.retain(|name, _| existing.contains(&**name));
         for level in levels {
@@ -39,7 +39,7 @@ impl BystanderWaits {
     }
 
     /// The longest wait of a bystander in `level` that the samples show; 0 if none waited.
-    pub(super) fn longest(&self, level: &str) -> Duration {
+    pub(crate) fn longest(&self, level: &str) -> Duration {
         let waits = self.0.get(level);
         waits
             .into_iter()

@@ -5,7 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::{catalogue, exposition::Exposition};
+use crate::metrics::{catalogue, exposition::Exposition};
 use fairgate_call::{RequestContext, Trace};
 use fairgate_core::{
     cells::{Histogram, HistogramTotal},
@@ -55,7 +55,7 @@ impl RequestPhase {
 
 /// What one core measures.
 #[derive(Debug)]
-pub(super) struct RequestPhases([Histogram<13>; RequestPhase::ALL.len()]);
+pub(crate) struct RequestPhases([Histogram<13>; RequestPhase::ALL.len()]);
 
 impl Default for RequestPhases {
     fn default() -> Self {
@@ -65,7 +65,7 @@ impl Default for RequestPhases {
 
 impl RequestPhases {
     /// Counts the parts of a request that ends at `now`. Those that it did not have are not counted, except for the gateway's.
-    pub(super) fn observe(&self, context: &RequestContext, now: Time) {
+    pub(crate) fn observe(&self, context: &RequestContext, now: Time) {
         if context.kind.get().is_long_running() {
             return;
         }
@@ -97,7 +97,7 @@ fn parts(trace: &Trace, now: Time) -> [Option<Duration>; RequestPhase::ALL.len()
 }
 
 /// Writes the histograms of all cores, added up.
-pub(super) fn write(text: &mut Exposition, cores: &[Arc<RequestPhases>]) {
+pub(crate) fn write(text: &mut Exposition, cores: &[Arc<RequestPhases>]) {
     text.family(&catalogue::REQUEST_PHASES);
     for phase in RequestPhase::ALL {
         let mut total = HistogramTotal::default();

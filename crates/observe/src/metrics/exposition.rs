@@ -2,14 +2,14 @@
 //!
 //! Samples are written in the order they are given, so the same state gives the same text.
 //!
-//! Not here: which metrics there are ([`crate::catalogue`]).
+//! Not here: which metrics there are ([`super::catalogue`]).
 
 use std::fmt::Write as _;
 
 use fairgate_core::apf::ratio::RatioSnapshot;
 use fairgate_core::cells::HistogramTotal;
 
-use crate::catalogue::MetricDef;
+use super::catalogue::MetricDef;
 
 /// Names and values of a sample's labels, in alphabetical order.
 pub(crate) type LabelPairs<'a> = &'a [(&'a str, &'a str)];
@@ -50,7 +50,7 @@ impl Exposition {
     }
 
     /// Samples of a family that are already lines of the text format: those of the `metrics` facade.
-    pub(super) fn lines<'l>(&mut self, lines: impl IntoIterator<Item = &'l str>) {
+    pub(crate) fn lines<'l>(&mut self, lines: impl IntoIterator<Item = &'l str>) {
         for line in lines {
             self.text.push_str(line);
             self.text.push('\n');
@@ -58,7 +58,7 @@ impl Exposition {
     }
 
     /// The same, with the label of all samples added.
-    pub(super) fn lines_with_common_label<'l>(&mut self, lines: impl IntoIterator<Item = &'l str>) {
+    pub(crate) fn lines_with_common_label<'l>(&mut self, lines: impl IntoIterator<Item = &'l str>) {
         let Some((name, value)) = self.common.clone() else {
             return self.lines(lines);
         };
@@ -101,7 +101,7 @@ impl Exposition {
     }
 
     /// The samples of a histogram, without the label of all samples.
-    pub(super) fn own_histogram(
+    pub(crate) fn own_histogram(
         &mut self,
         family: &MetricDef,
         labels: LabelPairs<'_>,
@@ -217,7 +217,7 @@ fn escape(text: &mut String, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::{MetricType, Stability, Unit};
+    use crate::metrics::catalogue::{MetricType, Stability, Unit};
 
     const THING: MetricDef = MetricDef {
         name: "thing_total",

@@ -9,7 +9,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 
-use crate::{catalogue::MetricDef, exposition::Exposition};
+use super::{catalogue::MetricDef, exposition::Exposition};
 
 /// Upper bounds of long durations, in seconds.
 const BOUNDS: [f64; 12] = [
@@ -25,7 +25,7 @@ pub struct SharedHistogram {
 
 impl SharedHistogram {
     /// Empty histograms of `metric`, which has one label, for these values of the label.
-    pub(super) fn new(metric: &'static MetricDef, values: &[&'static str]) -> Self {
+    pub(crate) fn new(metric: &'static MetricDef, values: &[&'static str]) -> Self {
         let histograms = values.iter().map(|value| (*value, Histogram::new(&BOUNDS)));
         Self {
             metric,
@@ -42,7 +42,7 @@ impl SharedHistogram {
     }
 
     /// Writes the metric.
-    pub(super) fn write(&self, text: &mut Exposition) {
+    pub(crate) fn write(&self, text: &mut Exposition) {
         text.family(self.metric);
         let label = self.metric.labels.first().copied().unwrap_or_default();
         for (value, histogram) in &*lock(&self.by_value) {

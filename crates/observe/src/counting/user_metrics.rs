@@ -1,19 +1,18 @@
-//! What is counted of users ([`crate::user_counts`]), as metrics and as dumps.
+//! What is counted of users ([`super::user_counts`]), as metrics and as dumps.
 
 use std::collections::BTreeSet;
 
+use super::user_counts::{UserCount, UserRefusal, UserRegistry};
 use crate::{
     aligned_table::AlignedTable,
-    catalogue,
-    exposition::Exposition,
-    user_counts::{UserCount, UserRefusal, UserRegistry},
+    metrics::{catalogue, exposition::Exposition},
 };
 
 /// Seat-microseconds of a seat-second.
 const MICROS: f64 = 1e6;
 
 /// Writes the refusals of the `most` users of each of these levels with most refusals lately.
-pub(super) fn write_refusals(
+pub(crate) fn write_refusals(
     text: &mut Exposition,
     refused: &UserRegistry,
     most: usize,
@@ -44,7 +43,7 @@ pub(super) fn write_refusals(
 }
 
 /// Writes the seat-seconds of the `most` users of each of these levels with most of them lately.
-pub(super) fn write_seat_seconds(
+pub(crate) fn write_seat_seconds(
     text: &mut Exposition,
     seats: &UserRegistry,
     most: usize,
@@ -62,7 +61,7 @@ pub(super) fn write_seat_seconds(
 }
 
 /// The dump of refusals: who is refused where and why, those with most in the last minute first.
-pub(super) fn refusal_table(refused: &UserRegistry) -> String {
+pub(crate) fn refusal_table(refused: &UserRegistry) -> String {
     let mut table = AlignedTable::new(&[
         "UserName",
         "PriorityLevelName",
@@ -92,7 +91,7 @@ pub(super) fn refusal_table(refused: &UserRegistry) -> String {
 }
 
 /// The dump of seat-seconds by user, those with most in the last minute first.
-pub(super) fn seat_table(seats: &UserRegistry) -> String {
+pub(crate) fn seat_table(seats: &UserRegistry) -> String {
     let mut table =
         AlignedTable::new(&["UserName", "PriorityLevelName", "SeatSeconds", "LastMinute"]);
     for count in seats.counts() {

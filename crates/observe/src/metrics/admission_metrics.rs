@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fairgate_admission::AdmissionRecord;
 
-use crate::{
+use super::{
     catalogue,
     check_durations::{CheckDurations, CheckLabels, own_labels},
     gateway_metrics::GatewayMetrics,

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use crate::flow_states::LevelFlows;
+use super::flow_states::LevelFlows;
 
 /// The number of samples after which a sample counts 1/e.
 const MEMORY: f64 = 30.0;
@@ -26,17 +26,17 @@ const MAX_FLOWS: usize = 4096;
 
 /// The shares of all levels.
 #[derive(Debug, Default)]
-pub(super) struct FlowShares(BTreeMap<Arc<str>, LevelShares>);
+pub(crate) struct FlowShares(BTreeMap<Arc<str>, LevelShares>);
 
 /// How the flows of one level share its seats.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct ShareReport {
+pub(crate) struct ShareReport {
     /// Jain's index of the mean seats of the flows whose requests waited most of the time; 1 with fewer
     /// than two of them.
-    pub(super) jain: f64,
+    pub(crate) jain: f64,
     /// The mean seats of the flow that had most, divided by the mean current limit, or by the seats in use where those are
     /// more; 0 without seats.
-    pub(super) largest: f64,
+    pub(crate) largest: f64,
 }
 
 /// Sums of samples, all with the same weights.
@@ -61,7 +61,7 @@ struct FlowSums {
 
 impl FlowShares {
     /// Enters a sample of all levels; to be called once a second. O(flows).
-    pub(super) fn sample(&mut self, levels: &[LevelFlows]) {
+    pub(crate) fn sample(&mut self, levels: &[LevelFlows]) {
         let existing: HashSet<&str> = levels.iter().map(|level| &*level.level).collect();
         self.0.retain(|name, _| existing.contains(&**name));
         for level in levels {
@@ -73,12 +73,12 @@ impl FlowShares {
     /// The mean seats of the flow `hash` of `level`, divided by its fair share: the mean of all flows that waited most of the
     /// time, or what it asked for if that is less. `None` if it did not wait most of the time, or no other flow did, or none had
     /// any seats.
-    pub(super) fn fair_share(&self, level: &str, hash: u64) -> Option<f64> {
+    pub(crate) fn fair_share(&self, level: &str, hash: u64) -> Option<f64> {
         self.0.get(level)?.fair_share(hash)
     }
 
     /// The shares in `level`.
-    pub(super) fn report(&self, level: &str) -> ShareReport {
+    pub(crate) fn report(&self, level: &str) -> ShareReport {
         let shares = self.0.get(level);
         shares.map_or(
             ShareReport {
@@ -185,7 +185,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::flow_states::PresentFlow;
+    use crate::counting::flow_states::PresentFlow;
 
     fn level(limit: u32, flows: &[(u64, u32, u32)]) -> LevelFlows {
         let flow = |(hash, waiting, seats): &(u64, u32, u32)| PresentFlow {

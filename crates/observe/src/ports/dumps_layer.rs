@@ -18,9 +18,9 @@ use pin_project_lite::pin_project;
 use tokio::{runtime::Handle, sync::oneshot};
 use tower::{Layer, Service};
 
+use super::endpoints::TEXT;
 use crate::{
     dumps::{Dump, PATH},
-    endpoints::TEXT,
     telemetry::Telemetry,
 };
 use fairgate_base::tasks;

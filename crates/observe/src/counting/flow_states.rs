@@ -2,7 +2,7 @@
 //!
 //! Read from the requests of a level, which are copied under its lock and added up afterwards.
 //!
-//! Not here: how evenly flows are served over time ([`crate::flow_shares`]).
+//! Not here: how evenly flows are served over time ([`super::flow_shares`]).
 
 use std::{cmp::Reverse, collections::HashSet, sync::Arc};
 
@@ -14,38 +14,38 @@ use fairgate_proxy::fairness::{FlowControl, Waiter};
 
 /// The flows of a level that have requests.
 #[derive(Clone, Debug)]
-pub(super) struct LevelFlows {
+pub(crate) struct LevelFlows {
     /// The name of the level.
-    pub(super) level: Arc<str>,
+    pub(crate) level: Arc<str>,
     /// The current concurrency limit of the level, in seats.
-    pub(super) limit: u32,
+    pub(crate) limit: u32,
     /// The flows of the level, in order of their hashes.
-    pub(super) flows: Vec<PresentFlow>,
+    pub(crate) flows: Vec<PresentFlow>,
     /// When the request arrived that has waited longest; `None` if none waits.
-    pub(super) oldest: Option<Time>,
+    pub(crate) oldest: Option<Time>,
     /// Queues in which requests wait.
-    pub(super) active_queues: usize,
+    pub(crate) active_queues: usize,
 }
 
 /// A flow that has requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PresentFlow {
+pub(crate) struct PresentFlow {
     /// The hash of the flow.
-    pub(super) hash: u64,
+    pub(crate) hash: u64,
     /// The number of the flow's FlowSchema, a `SchemaId`.
-    pub(super) schema: u32,
+    pub(crate) schema: u32,
     /// Waiting requests.
-    pub(super) waiting: u32,
+    pub(crate) waiting: u32,
     /// Seats in use, including the final seats of requests whose response has ended.
-    pub(super) seats: u32,
+    pub(crate) seats: u32,
     /// One of its requests. `None` if the responses of all have ended.
-    pub(super) request: Option<Waiter>,
+    pub(crate) request: Option<Waiter>,
     /// When the request of the flow arrived that has waited longest; `None` if none waits.
-    pub(super) oldest: Option<Time>,
+    pub(crate) oldest: Option<Time>,
 }
 
 /// Reads the flows of all levels, one level after the other. O(requests · log(requests)).
-pub(super) fn read(flow_control: &FlowControl) -> Vec<LevelFlows> {
+pub(crate) fn read(flow_control: &FlowControl) -> Vec<LevelFlows> {
     let levels = flow_control.dispatcher().levels();
     let read = |(name, level): &(Arc<str>, Level<Waiter>)| read_level(name, level);
     levels.iter().map(read).collect()
@@ -92,7 +92,7 @@ fn read_level(name: &Arc<str>, level: &Level<Waiter>) -> LevelFlows {
 impl LevelFlows {
     /// The `most` flows with the most waiting requests and seats, the greatest first; after them, of the others, those that
     /// are among the `most` that wait longest.
-    pub(super) fn notable(&self, most: usize) -> Vec<PresentFlow> {
+    pub(crate) fn notable(&self, most: usize) -> Vec<PresentFlow> {
         let mut flows = self.flows.clone();
         flows.sort_by_key(|flow| Reverse(u64::from(flow.waiting) + u64::from(flow.seats)));
         let mut smaller = flows.split_off(most.min(flows.len()));

@@ -22,12 +22,12 @@ mod table;
 mod tests;
 mod timings;
 
-pub(super) use registry::{RequestRegistry, RequestTotals, SWEEP_PERIOD};
-pub(super) use request_labels::{DryRun, FinishedRequest, RequestLabels};
-pub(super) use status_counts::StatusTotals;
-pub(super) use table::RequestTable;
+pub(crate) use registry::{RequestRegistry, RequestTotals, SWEEP_PERIOD};
+pub(crate) use request_labels::{DryRun, FinishedRequest, RequestLabels};
+pub(crate) use status_counts::StatusTotals;
+pub(crate) use table::RequestTable;
 
 /// The value of labels that are not distinguished.
-pub(super) const OTHER: &str = "other";
+pub(crate) const OTHER: &str = "other";
 /// The `subresource` label of paths that are no resources.
-pub(super) const NON_RESOURCE: &str = "non-resource";
+pub(crate) const NON_RESOURCE: &str = "non-resource";

@@ -2,9 +2,9 @@
 //!
 //! Only counters and gauges: neither grows, however long nobody scrapes. Histograms are cells of our own
 //! ([`SharedHistogram`]) for the same reason. What is counted on every
-//! request is kept in cells instead ([`crate::cell_metrics`]). Values that another part of the gateway
+//! request is kept in cells instead ([`crate::counting::cell_metrics`]). Values that another part of the gateway
 //! keeps are *observed*: read at each scrape. Code without a [`GatewayMetrics`] at hand uses the facade's
-//! macros with the names of the [`crate::catalogue`], once [`GatewayMetrics::install`] was called.
+//! macros with the names of the [`super::catalogue`], once [`GatewayMetrics::install`] was called.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use metrics::{Counter, Gauge, Label, SharedString, counter, gauge, with_local_re
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use metrics_process::Collector;
 
-use crate::{
+use super::{
     catalogue::{self, MetricDef},
     check_durations::CheckDurations,
     exposition::Exposition,
@@ -254,7 +254,7 @@ impl GatewayMetrics {
     }
 
     /// The counter of log lines that were dropped.
-    pub(super) fn log_dropped(&self) -> Counter {
+    pub(crate) fn log_dropped(&self) -> Counter {
         self.log_dropped.clone()
     }
 
@@ -349,12 +349,12 @@ impl GatewayMetrics {
     }
 
     /// The histograms of the evaluations that Kubernetes counts.
-    pub(super) fn check_durations(&self) -> Arc<CheckDurations<4>> {
+    pub(crate) fn check_durations(&self) -> Arc<CheckDurations<4>> {
         Arc::clone(&self.check_durations)
     }
 
     /// The histograms of all evaluations, by policy.
-    pub(super) fn policy_durations(&self) -> Arc<CheckDurations<1>> {
+    pub(crate) fn policy_durations(&self) -> Arc<CheckDurations<1>> {
         Arc::clone(&self.policy_durations)
     }
 
@@ -376,7 +376,7 @@ impl GatewayMetrics {
     }
 
     /// Writes all metrics in alphabetical order. Those that nothing was recorded for are left out.
-    pub(super) fn write(&self, text: &mut Exposition, now: Time) {
+    pub(crate) fn write(&self, text: &mut Exposition, now: Time) {
         if let Some(since) = *lock(&self.policy_applied_at) {
             self.policy_age.set(now.since(since).as_secs_f64());
         }

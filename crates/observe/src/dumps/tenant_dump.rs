@@ -3,11 +3,12 @@
 //! The core knows tenants by their hashes. To name one, the core of one of its requests is asked what the request is. Levels
 //! are copied one after the other, each under its lock; everything else happens afterwards.
 //!
-//! Not here: who can read it ([`crate::dumps_layer`], [`crate::admin`]), what a tenant is (`fairgate_core::apf::policy`).
+//! Not here: who can read it ([`crate::ports::dumps_layer`], [`crate::ports::admin`]), what a tenant is (`fairgate_core::apf::policy`).
 
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
-use crate::{aligned_table::AlignedTable, described_requests::describe};
+use super::described_requests::describe;
+use crate::aligned_table::AlignedTable;
 use fairgate_core::{
     apf::{
         Policy,
@@ -37,7 +38,7 @@ struct TenantRow {
 
 /// The [`MOST_TENANTS`] heaviest tenants of each level, one row each. O(requests · log(requests)); waits at most a second for
 /// cores to describe requests. To be called on the control runtime.
-pub(super) async fn make(flow_control: &Arc<FlowControl>) -> String {
+pub(crate) async fn make(flow_control: &Arc<FlowControl>) -> String {
     let levels = flow_control.dispatcher().levels();
     let rows: Vec<TenantRow> = levels
         .iter()

@@ -7,7 +7,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
 };
 
-use crate::{
+use super::{
     catalogue::{APISERVER, MetricDef},
     exposition::Exposition,
 };
@@ -19,10 +19,10 @@ const BOUNDS: [f64; 12] = [
 
 /// The most combinations of labels of one metric. There are a few for each binding; a set of policies that changes all the
 /// time would add more and more.
-pub(super) const MAX_SERIES: usize = 10_000;
+pub(crate) const MAX_SERIES: usize = 10_000;
 
 /// Action, type of error, policy and binding: the values of the labels, in the order of the catalogue.
-pub(super) type CheckLabels = [String; 4];
+pub(crate) type CheckLabels = [String; 4];
 
 /// A histogram of durations for each combination of so many labels.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ impl<const LABELS: usize> Default for CheckDurations<LABELS> {
 }
 
 /// The labels of a metric besides that of all metrics of Kubernetes.
-pub(super) fn own_labels(metric: &MetricDef) -> impl Iterator<Item = &'static str> {
+pub(crate) fn own_labels(metric: &MetricDef) -> impl Iterator<Item = &'static str> {
     let labels = metric.labels.iter().copied();
     labels.filter(|label| *label != APISERVER)
 }
 
 impl<const LABELS: usize> CheckDurations<LABELS> {
     /// Counts a duration; `false` if there are too many combinations of labels.
-    pub(super) fn observe(&self, labels: &[String; LABELS], duration: Duration) -> bool {
+    pub(crate) fn observe(&self, labels: &[String; LABELS], duration: Duration) -> bool {
         let mut histograms = lock(&self.0);
         if !histograms.contains_key(labels) {
             if histograms.len() >= MAX_SERIES {
@@ -59,7 +59,7 @@ impl<const LABELS: usize> CheckDurations<LABELS> {
     }
 
     /// Writes the metric; nothing as long as nothing was counted.
-    pub(super) fn write(&self, text: &mut Exposition, metric: &MetricDef) {
+    pub(crate) fn write(&self, text: &mut Exposition, metric: &MetricDef) {
         let histograms = lock(&self.0);
         if histograms.is_empty() {
             return;

@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{
-    catalogue::{self, MetricDef},
-    exposition::Exposition,
+use super::{
     recorder::{ReasonCounts, RefusalCounts},
     request_counts::{OTHER, RequestLabels, RequestRegistry, RequestTotals, StatusTotals},
+};
+use crate::metrics::{
+    catalogue::{self, MetricDef},
+    exposition::Exposition,
 };
 use fairgate_core::{cells::HistogramTotal, digest::RequestInfo};
 use fairgate_proxy::fairness::FlowControl;
@@ -15,7 +17,7 @@ use fairgate_proxy::fairness::FlowControl;
 const COMPONENT: (&str, &str) = ("component", "apiserver");
 
 /// Writes all metrics of requests by their attributes.
-pub(super) fn write(
+pub(crate) fn write(
     text: &mut Exposition,
     requests: &RequestRegistry,
     refusals: &[Arc<RefusalCounts>],

@@ -10,16 +10,16 @@ use http::{
     header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY},
 };
 
-use crate::endpoints::{EndpointResponse, TEXT};
+use super::endpoints::{EndpointResponse, TEXT};
 
 /// The least size in bytes of a response that is compressed, for clients that accept that.
 const MIN_COMPRESSED: usize = 1024;
 
 /// A response that is ready to be sent.
-pub(super) type EncodedReply = Response<Bytes>;
+pub(crate) type EncodedReply = Response<Bytes>;
 
 /// Encodes a response; long ones as gzip, if the client accepts that. Compresses on the blocking pool.
-pub(super) async fn encode(found: EndpointResponse, accepts_gzip: bool) -> EncodedReply {
+pub(crate) async fn encode(found: EndpointResponse, accepts_gzip: bool) -> EncodedReply {
     if found.text.len() >= MIN_COMPRESSED && accepts_gzip {
         return compressed(found).await;
     }
@@ -27,7 +27,7 @@ pub(super) async fn encode(found: EndpointResponse, accepts_gzip: bool) -> Encod
 }
 
 /// Whether the client accepts gzip. Prometheus does, which reduces a scrape to a twentieth of its size.
-pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter();
     let mut codings = values
         .filter_map(|value| value.to_str().ok())
@@ -67,12 +67,12 @@ async fn compressed(found: EndpointResponse) -> EncodedReply {
 }
 
 /// The response where there is no endpoint.
-pub(super) fn not_found() -> EncodedReply {
+pub(crate) fn not_found() -> EncodedReply {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
 /// A short text.
-pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> EncodedReply {
+pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> EncodedReply {
     respond(status, TEXT, text)
 }
 

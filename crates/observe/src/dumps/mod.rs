@@ -1,11 +1,14 @@
 //! The debug dumps: three with the columns of kube-apiserver's, and those that it does not have: of tenants
-//! ([`crate::tenant_dump`]), of users ([`crate::user_metrics`]), of watches ([`crate::watch_counts`]), of the policy in force, and of
+//! ([`crate::dumps::tenant_dump`]), of users ([`crate::counting::user_metrics`]), of watches ([`crate::counting::watch_counts`]), of the policy in force, and of
 //! evictions that wait ([`ProvidedDumps`]).
 //!
 //! Priority levels are copied one after the other, each under its lock; the text is made afterwards. Levels
 //! are in order of name, queues by index, waiting requests by position, executing ones by arrival.
 //!
-//! Not here: who can read them ([`crate::dumps_layer`], [`crate::admin`]).
+//! Not here: who can read them ([`crate::ports::dumps_layer`], [`crate::ports::admin`]).
+
+pub(crate) mod described_requests;
+mod tenant_dump;
 
 use std::{
     collections::HashMap,
@@ -17,9 +20,10 @@ use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    aligned_table::AlignedTable, described_requests::describe, tenant_dump,
-    user_counts::UserRegistry, user_metrics, watch_counts::WatchCounts,
+    aligned_table::AlignedTable,
+    counting::{user_counts::UserRegistry, user_metrics, watch_counts::WatchCounts},
 };
+use described_requests::describe;
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{

@@ -5,8 +5,10 @@
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
+use super::request_counts::OTHER;
 use crate::{
-    aligned_table::AlignedTable, catalogue, exposition::Exposition, request_counts::OTHER,
+    aligned_table::AlignedTable,
+    metrics::{catalogue, exposition::Exposition},
     sanitized::sanitize,
 };
 use fairgate_core::digest::{RequestDigest, readable};
@@ -27,11 +29,11 @@ type UserWatches = Vec<(GroupResource, u64)>;
 
 /// The open watches of each user by resource, those of the user with most first, and of a user the resource with most first.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct WatchCounts(Vec<(Box<str>, UserWatches)>);
+pub(crate) struct WatchCounts(Vec<(Box<str>, UserWatches)>);
 
 impl WatchCounts {
     /// Counts the open watches. O(watches): not for a data core.
-    pub(super) fn read(flow_control: &FlowControl) -> Self {
+    pub(crate) fn read(flow_control: &FlowControl) -> Self {
         let mut by_user: BTreeMap<Box<str>, BTreeMap<GroupResource, u64>> = BTreeMap::new();
         flow_control.watches.visit(|watch| {
             let name = sanitize(&watch.user.name, MAX_NAME);
@@ -56,7 +58,7 @@ impl WatchCounts {
     }
 
     /// Writes the metric, of at most `most` users.
-    pub(super) fn write(&self, text: &mut Exposition, most: usize) {
+    pub(crate) fn write(&self, text: &mut Exposition, most: usize) {
         text.family(&catalogue::USER_WATCHES);
         for (user, resources) in self.0.iter().take(most) {
             let mut sample = |group: &str, resource: &str, count: u64| {
@@ -74,7 +76,7 @@ impl WatchCounts {
     }
 
     /// The dump: one row for each user and resource.
-    pub(super) fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let mut table = AlignedTable::new(&["UserName", "Group", "Resource", "Watches"]);
         let rows = self.0.iter().flat_map(|(user, resources)| {
             let row = move |((group, resource), count): &(GroupResource, u64)| {

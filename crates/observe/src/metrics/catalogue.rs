@@ -3,8 +3,8 @@
 //! What Kubernetes has, too, keeps its name and labels, so that dashboards and alerts work; `fairgate_*`
 //! is the gateway's own. `docs/reference/metrics.md` is generated from this file.
 //!
-//! Not here: values. [`CELL_METRICS`] are kept in cells (`crate::cell_metrics`), [`FACADE_METRICS`] are
-//! recorded by the `metrics` facade (`crate::gateway_metrics`).
+//! Not here: values. [`CELL_METRICS`] are kept in cells (`crate::counting::cell_metrics`), [`FACADE_METRICS`] are
+//! recorded by the `metrics` facade (`super::gateway_metrics`).
 
 /// The type of a metric, as in the `# TYPE` line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

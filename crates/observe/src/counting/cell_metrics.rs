@@ -6,13 +6,12 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use crate::{
+use super::{
+    recorder::RefusalCounts, request_counts::RequestRegistry, request_metrics, sampler::Sampled,
+};
+use crate::metrics::{
     catalogue::{self, MetricDef},
     exposition::{Exposition, LabelPairs, SampleValue},
-    recorder::RefusalCounts,
-    request_counts::RequestRegistry,
-    request_metrics,
-    sampler::Sampled,
 };
 use fairgate_call::CutReason;
 use fairgate_core::{

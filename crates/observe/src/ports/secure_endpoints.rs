@@ -24,7 +24,7 @@ use tokio::{
 };
 use tower::Service;
 
-use crate::{
+use super::{
     encoded_reply::{self, EncodedReply, accepts_gzip},
     endpoints::OperatorEndpoints,
 };

@@ -5,8 +5,8 @@
 //! means over seconds are correct. The watermarks of the last second are exact for each core; their sum is an
 //! upper bound of the true one, and exact with one core.
 //!
-//! Once a second it also reads which flows have which seats ([`crate::flow_shares`]), and how long they wait
-//! ([`crate::bystander_waits`]).
+//! Once a second it also reads which flows have which seats ([`super::flow_shares`]), and how long they wait
+//! ([`super::bystander_waits`]).
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use fairgate_core::{
 };
 use fairgate_proxy::fairness::FlowControl;
 
-use crate::{
+use super::{
     bystander_waits::BystanderWaits,
     flow_shares::{FlowShares, ShareReport},
     flow_states,
@@ -106,12 +106,12 @@ impl Sampler {
     }
 
     /// How evenly the flows of `level` shared its seats.
-    pub(super) fn shares(&self, level: &str) -> ShareReport {
+    pub(crate) fn shares(&self, level: &str) -> ShareReport {
         lock(&self.0).shares.report(level)
     }
 
     /// The longest wait of the last half minute in `level`, but for its largest flow.
-    pub(super) fn bystander_wait(&self, level: &str) -> Duration {
+    pub(crate) fn bystander_wait(&self, level: &str) -> Duration {
         lock(&self.0).bystanders.longest(level)
     }
 

@@ -28,13 +28,12 @@ use tower::{Layer, Service};
 use tracing::Level;
 use uuid::Uuid;
 
-use crate::{
-    catalogue::ACCESS_LOG,
+use super::{
     request_counts::{DryRun, FinishedRequest, RequestRegistry, RequestTable},
     request_phases::RequestPhases,
-    sanitized::sanitize,
     user_counts::{UserRefusal, UserRegistry, UserRequest, UserTable},
 };
+use crate::{metrics::catalogue::ACCESS_LOG, sanitized::sanitize};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     BodyEnd, Inbound, Reply, ReplyGuard, RequestContext, Trace, UnenforcedDecision,

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use http::StatusCode;
 use tokio::sync::Mutex;
 
+use super::checks::{HealthChecks, Probe};
 use crate::{
-    checks::{HealthChecks, Probe},
     dumps::{Dump, PATH},
-    gateway_metrics::GatewayMetrics,
+    metrics::gateway_metrics::GatewayMetrics,
     telemetry::Telemetry,
 };
 
-pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const INDEX: &str = "fairgate\n\n\
@@ -67,7 +67,7 @@ impl OperatorEndpoints {
     }
 
     /// The gateway's own metrics.
-    pub(super) fn metrics(&self) -> &GatewayMetrics {
+    pub(crate) fn metrics(&self) -> &GatewayMetrics {
         self.telemetry.metrics()
     }
 

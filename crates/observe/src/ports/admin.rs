@@ -5,7 +5,7 @@
 //!
 //! A kubelet restarts the gateway if its probes here get no response within a second, so no client may keep
 //! others from being served. A connection has a few seconds to send a complete request. At the limit of
-//! connections a new one replaces an old one ([`admin_connections`](crate::admin_connections)). For the case
+//! connections a new one replaces an old one ([`admin_connections`](super::admin_connections)). For the case
 //! that file descriptors run out, one is kept in reserve, and a connection without a request is closed.
 //!
 //! Every client that reaches this port can read everything on it; by default it listens on loopback. A web page that a browser on
@@ -38,12 +38,12 @@ use tokio::{
     sync::Notify,
 };
 
-use crate::{
+use super::{
     admin_connections::{AdminConnections, AdmittedConnection},
     encoded_reply::{self, EncodedReply, accepts_gzip},
     endpoints::OperatorEndpoints,
-    gateway_metrics::AdminConnectionCut,
 };
+use crate::metrics::gateway_metrics::AdminConnectionCut;
 use fairgate_base::{
     account::{ByteBudget, ByteShare},
     tasks,
