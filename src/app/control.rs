@@ -10,18 +10,16 @@ use tokio::{
 
 use super::{
     ServeError,
-    admission::AdmissionPolicies,
-    disruption::Disruption,
-    followed_certificate, followed_files,
+    admission::{AdmissionPolicies, type_checks},
+    evictions::disruption::Disruption,
     hosted_api::HostedApi,
     object_counts,
     policies::{Applier, ConfiguredSource, Policies, follow},
     reload::Reload,
-    renewals::Renewals,
+    renewals::{Renewals, followed_certificate, followed_files},
     runtimes::Gateway,
     secure_admin::SecureAdmin,
     settings::UpstreamClients,
-    type_checks,
 };
 use fairgate_base::{clock::Clock, tasks, turns};
 use fairgate_config::Config;

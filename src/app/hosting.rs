@@ -6,12 +6,9 @@ use tokio::runtime::Runtime;
 
 use super::{
     ServeError, access_reviews,
-    admission::UpstreamAdmission,
-    admission_recorder::LoggingRecorder,
-    hosted_api::{self, HostedApi},
-    namespaces::UpstreamNamespaces,
+    admission::{UpstreamAdmission, admission_recorder::LoggingRecorder, type_checks},
+    hosted_api::{self, HostedApi, namespaces::UpstreamNamespaces},
     settings::UpstreamClients,
-    type_checks,
 };
 use fairgate_apiserver::{HostedAdmission, namespaces::Namespaces};
 use fairgate_base::clock::Clock;

@@ -2,45 +2,27 @@
 //!
 //! [`start`] turns a configuration into a running gateway; [`serve`] runs one until a signal stops the
 //! process. [`runtimes`] starts the threads; `settings` translates the configuration for each module;
-//! `hosting` opens the hosted API; `identity` writes the user's identity and the gateway's credential into
+//! `hosting` opens the hosted API; `settings::identity` writes the user's identity and the gateway's credential into
 //! requests to the upstream; `access_reviews` requests authorization decisions from it; `evictions` sets up what
-//! decides about evictions, and `disruption` what computes their budgets; `control` starts the background tasks,
+//! decides about evictions, and `evictions::disruption` what computes their budgets; `control` starts the background tasks,
 //! which follow `policies`, rebalance borrowed seats, handle `reload`, and serve the admin port.
 
 mod access_reviews;
 mod admission;
-pub mod admission_log;
-mod admission_recorder;
 mod control;
 pub(crate) mod data_directory;
-mod disruption;
 mod event_metrics;
 mod evictions;
-mod followed_budgets;
-mod followed_certificate;
-mod followed_files;
-mod followed_namespaces;
 mod hosted_api;
-mod hosted_budgets;
 mod hosting;
-mod identity;
-mod last_good;
-mod namespaces;
 mod object_counts;
 mod policies;
-mod policy_report;
-mod policy_sync;
 mod reload;
 mod renewals;
 pub mod runtimes;
 mod secure_admin;
 mod settings;
-mod settings_error;
-mod source_status;
-mod stored_objects;
 mod throttle;
-mod type_checks;
-mod upstream_resources;
 
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
@@ -51,11 +33,12 @@ use tower::{
     layer::util::{Identity, Stack},
 };
 
+pub use admission::admission_log;
 pub use runtimes::{AppSettings, CoreContext, Gateway, Runtimes, StartError};
 
 use admission::AdmissionPolicies;
 use control::{AdminAddresses, ControlTasks};
-use disruption::Disruption;
+use evictions::disruption::Disruption;
 use fairgate_admission_layer::{
     AdmissionLayer, AdmissionService, AdmissionWaitLayer, AdmissionWaitService, AnsweredHere,
     RequestEvaluator,
@@ -82,11 +65,11 @@ use fairgate_proxy::{
 use fairgate_store::{Store, StoreError};
 use fairgate_upstream::{endpoint::Endpoint, tls::UpstreamTls};
 use hosted_api::HostedApi;
-use identity::{IdentityWriter, UpstreamCredential};
 use policies::{ObjectsFrom, Policies};
 use renewals::{Renewals, ServingCertificates};
 use secure_admin::SecureAdmin;
 use settings::UpstreamClients;
+use settings::identity::{IdentityWriter, UpstreamCredential};
 
 /// Why the gateway cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +79,7 @@ pub enum ServeError {
     Policies(Vec<Finding>),
     /// A setting that passes validation, but cannot be used.
     #[error("{0}")]
-    Settings(#[from] settings_error::SettingsError),
+    Settings(#[from] settings::settings_error::SettingsError),
     /// The store of the hosted API cannot be opened.
     #[error("store: {0}")]
     Store(#[from] StoreError),

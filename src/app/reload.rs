@@ -6,9 +6,8 @@ use arc_swap::ArcSwap;
 use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 use super::{
-    last_good::name_of_directory,
-    policies::{Applier, ConfiguredSource, follow},
-    policy_report, settings,
+    policies::{Applier, ConfiguredSource, follow, last_good::name_of_directory, policy_report},
+    settings,
 };
 use fairgate_base::tasks;
 use fairgate_config::{Config, GatewayMode};

@@ -14,8 +14,7 @@ use super::{
     ClientAccess, ServeError, access_reviews,
     hosted_api::hosted_kinds,
     runtimes::Gateway,
-    settings::{self, UpstreamClients},
-    settings_error::SettingsError,
+    settings::{self, UpstreamClients, settings_error::SettingsError},
 };
 use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
 use fairgate_base::clock::Clock;

@@ -24,7 +24,7 @@
 //!   clock, or need another version of kube-rs; so this one is ours, and uses monotonic clocks alone.
 //! - The lists and watches are those of kube-rs. Of an object only the fields that are needed are decoded
 //!   (`crates/disruption-controller/src/outline.rs`); all others are skipped while they are parsed. Hosted budgets are followed in
-//!   their store (`src/app/followed_budgets.rs`).
+//!   their store (`src/app/hosted_api/followed_budgets.rs`).
 //! - The scales of the built-in controllers come from watches, too, as in kube-controller-manager: requests for them would
 //!   be most of the load. Other owners are asked by their scale subresource.
 //! - A change of a scale causes no sync, as in kube-controller-manager; the next change of a pod does.

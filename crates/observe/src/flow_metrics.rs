@@ -11,8 +11,7 @@ use crate::{
         flow_states::{LevelFlows, PresentFlow},
         sampler::Sampler,
     },
-    dumps::Distinguishers,
-    dumps::described_requests::describe,
+    dumps::{Distinguishers, described_requests::describe},
     metrics::{
         catalogue,
         exposition::{Exposition, SampleValue},

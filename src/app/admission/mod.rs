@@ -1,16 +1,19 @@
 //! Admission policies in front of an upstream: where they come from, and what is known of the upstream for them.
 
+pub mod admission_log;
+pub(super) mod admission_recorder;
+pub(super) mod type_checks;
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::runtime::Handle;
 
+use self::admission_recorder::LoggingRecorder;
 use super::{
     ServeError, access_reviews,
-    admission_recorder::LoggingRecorder,
-    hosted_api::HostedApi,
-    last_good::{StateDirectory, name_of_files},
+    hosted_api::{HostedApi, upstream_resources::UpstreamResources},
+    policies::last_good::{StateDirectory, name_of_files},
     settings::{self, UpstreamClients},
-    upstream_resources::UpstreamResources,
 };
 use fairgate_admission::{
     AdmissionMode, AdmissionRecorder, ClusterObjects, Fidelity, PolicySetSource,

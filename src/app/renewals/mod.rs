@@ -2,12 +2,16 @@
 //!
 //! New connections use renewed certificates; connections that are open stay open.
 
-use super::{
+pub(super) mod followed_certificate;
+pub(super) mod followed_files;
+
+use self::{
     followed_certificate::{CertificateRole, FollowedCertificate},
     followed_files::FollowedFiles,
-    identity::UpstreamCredential,
+};
+use super::{
     secure_admin::SecureAdmin,
-    settings,
+    settings::{self, identity::UpstreamCredential},
 };
 use fairgate_base::clock::Clock;
 use fairgate_config::{Authorities, BearerTokenFile, CertificateAndKey, CertificateUse, Config};

@@ -1,5 +1,7 @@
 //! Sets up the evictor, which carries out or checks evictions.
 
+pub(super) mod disruption;
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::runtime;

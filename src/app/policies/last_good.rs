@@ -27,7 +27,7 @@ const REST: u32 = 9;
 
 /// The state directory, if there is one.
 #[derive(Clone, Debug)]
-pub(super) struct StateDirectory {
+pub(crate) struct StateDirectory {
     path: Option<PathBuf>,
     clock: Clock,
     /// Why the policies of each area cannot be kept.
@@ -36,7 +36,7 @@ pub(super) struct StateDirectory {
 
 /// Keeps the policies of one area.
 #[derive(Clone, Debug)]
-pub(super) struct PolicyKeeper {
+pub(crate) struct PolicyKeeper {
     newest: watch::Sender<Option<SetToKeep>>,
 }
 
@@ -51,7 +51,7 @@ struct SetToKeep {
 }
 
 impl StateDirectory {
-    pub(super) fn new(config: &Config, clock: &Clock) -> Self {
+    pub(crate) fn new(config: &Config, clock: &Clock) -> Self {
         Self {
             path: config.state_directory.clone(),
             clock: clock.clone(),
@@ -60,12 +60,12 @@ impl StateDirectory {
     }
 
     /// Whether there is one.
-    pub(super) fn exists(&self) -> bool {
+    pub(crate) fn exists(&self) -> bool {
         self.path.is_some()
     }
 
     /// The last good set of a source, if there is one and it can be trusted. Logs why it cannot be.
-    pub(super) fn last_good(&self, area: PolicyArea, source: &str) -> Option<LastGoodSet> {
+    pub(crate) fn last_good(&self, area: PolicyArea, source: &str) -> Option<LastGoodSet> {
         let file = LastGoodFile::new(self.path.as_deref()?, area, source);
         match file.read() {
             Ok(None) => {
@@ -81,12 +81,12 @@ impl StateDirectory {
     }
 
     /// How long ago a set was kept, in seconds.
-    pub(super) fn age(&self, set: &LastGoodSet) -> u64 {
+    pub(crate) fn age(&self, set: &LastGoodSet) -> u64 {
         self.clock.unix_seconds().saturating_sub(set.saved_at)
     }
 
     /// Starts to keep the policies of an area; `None` if there is no directory.
-    pub(super) fn keeper(&self, area: PolicyArea, control: &Handle) -> Option<PolicyKeeper> {
+    pub(crate) fn keeper(&self, area: PolicyArea, control: &Handle) -> Option<PolicyKeeper> {
         let (newest, sets) = watch::channel(None);
         let keeping = Keeping {
             directory: self.path.clone()?,
@@ -99,7 +99,7 @@ impl StateDirectory {
     }
 
     /// Adds to the health checks whether policies can be kept.
-    pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
+    pub(crate) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
         if !self.exists() {
             return checks;
         }
@@ -115,7 +115,7 @@ impl StateDirectory {
 
 impl PolicyKeeper {
     /// Keeps a set of `source` that is in force now. Does not block.
-    pub(super) fn keep(&self, source: &str, documents: Arc<Vec<PolicyDocument>>, clock: &Clock) {
+    pub(crate) fn keep(&self, source: &str, documents: Arc<Vec<PolicyDocument>>, clock: &Clock) {
         self.newest.send_replace(Some(SetToKeep {
             source: source.to_owned(),
             documents,
@@ -177,7 +177,7 @@ impl Keeping {
 }
 
 /// The name of policies in files, in what is kept of them.
-pub(super) fn name_of_files(paths: &[PathBuf]) -> String {
+pub(crate) fn name_of_files(paths: &[PathBuf]) -> String {
     let whole = |path: &PathBuf| absolute(path).unwrap_or_else(|_| path.clone());
     let names: Vec<String> = paths
         .iter()
@@ -187,6 +187,6 @@ pub(super) fn name_of_files(paths: &[PathBuf]) -> String {
 }
 
 /// The same of a directory.
-pub(super) fn name_of_directory(path: &Path) -> String {
+pub(crate) fn name_of_directory(path: &Path) -> String {
     name_of_files(&[path.to_owned()])
 }

@@ -26,14 +26,14 @@ const AT_ONCE: usize = 2;
 /// A budget may be large, and a list of them larger. So calls are made on threads of the blocking pool, a few at a time, and
 /// namespaces take turns.
 #[derive(Clone)]
-pub(super) struct HostedBudgets {
+pub(crate) struct HostedBudgets {
     hosted: Arc<Hosted>,
     clock: Clock,
     turns: HeavyTurns,
 }
 
 impl HostedBudgets {
-    pub(super) fn new(hosted: Arc<Hosted>, clock: Clock) -> Self {
+    pub(crate) fn new(hosted: Arc<Hosted>, clock: Clock) -> Self {
         Self {
             hosted,
             clock,
@@ -45,7 +45,7 @@ impl HostedBudgets {
         Timestamp::try_from(self.clock.wall()).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    pub(super) async fn outcome(
+    pub(crate) async fn outcome(
         &self,
         namespace: &str,
         call: &UpstreamCall,

@@ -1,5 +1,8 @@
 //! Translates the configuration into the settings of each module.
 
+pub(super) mod identity;
+pub(super) mod settings_error;
+
 use std::{num::NonZero, sync::Arc, time::Duration};
 
 use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
@@ -8,7 +11,7 @@ use rustls::{ClientConfig, DistinguishedName, ServerConfig, pki_types::ServerNam
 use tokio::runtime;
 use tracing::level_filters::LevelFilter;
 
-use super::{identity::UpstreamCredential, settings_error::SettingsError};
+use self::{identity::UpstreamCredential, settings_error::SettingsError};
 use fairgate_base::{clock::Clock, events::EventSink};
 use fairgate_call::{ResetLimits, SpoolLimits};
 use fairgate_config::{self as config, Config};

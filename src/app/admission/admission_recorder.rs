@@ -18,7 +18,7 @@ const MAX_ANNOTATIONS: usize = 2048;
 /// Counts requests and writes them to the audit log. Without an audit log, requests that are denied, warned about,
 /// annotated or cannot be evaluated go to the log of the gateway. Objects are not logged.
 #[derive(Debug)]
-pub(super) struct LoggingRecorder {
+pub(crate) struct LoggingRecorder {
     next: Arc<dyn AdmissionRecorder>,
     has_file: bool,
     clock: Clock,
@@ -33,7 +33,7 @@ impl LoggingRecorder {
     /// # Errors
     ///
     /// The file cannot be opened.
-    pub(super) fn start(
+    pub(crate) fn start(
         audit: &AdmissionAuditConfig,
         clock: &Clock,
         metrics: &Arc<GatewayMetrics>,

@@ -66,7 +66,7 @@ struct Due {
 }
 
 /// Cleans up after namespaces of the upstream.
-pub(super) struct NamespaceFollower {
+pub(crate) struct NamespaceFollower {
     hosted: Arc<Hosted>,
     streams: ApiClient,
     clock: Clock,
@@ -80,7 +80,7 @@ pub(super) struct NamespaceFollower {
 impl NamespaceFollower {
     /// A follower that opens its list and watch through `streams`, a client with a connection for each request. To be called
     /// inside the runtime that is to run it.
-    pub(super) fn new(hosted: Arc<Hosted>, streams: ApiClient, clock: Clock) -> Self {
+    pub(crate) fn new(hosted: Arc<Hosted>, streams: ApiClient, clock: Clock) -> Self {
         Self {
             hosted,
             streams,
@@ -92,7 +92,7 @@ impl NamespaceFollower {
     }
 
     /// Follows the namespaces until it is dropped.
-    pub(super) async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let mut namespaces = self.namespaces();
         loop {
             let next = self.due.iter().min_by_key(|(_, due)| due.at);

@@ -1,5 +1,12 @@
 //! The hosted API of a gateway: its store, the tasks that maintain its objects, health and metrics.
 
+pub(super) mod followed_budgets;
+pub(super) mod followed_namespaces;
+pub(super) mod hosted_budgets;
+pub(super) mod namespaces;
+pub(super) mod stored_objects;
+pub(super) mod upstream_resources;
+
 use std::{
     path::Path,
     sync::{
@@ -11,10 +18,11 @@ use std::{
 
 use tokio::{runtime, sync::watch};
 
-use super::{
+use self::{
     followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
-    hosted_budgets::HostedBudgets, stored_objects::StoredObjects, throttle::Throttle,
+    hosted_budgets::HostedBudgets, stored_objects::StoredObjects,
 };
+use super::throttle::Throttle;
 use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
 use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
 use fairgate_apiserver::{

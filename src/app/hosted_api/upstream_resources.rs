@@ -7,7 +7,7 @@ use fairgate_admission_cluster::FollowedCluster;
 use fairgate_apiserver::ParamResources;
 
 /// The resources of the upstream.
-pub(super) struct UpstreamResources(pub(super) Arc<FollowedCluster>);
+pub(crate) struct UpstreamResources(pub(crate) Arc<FollowedCluster>);
 
 impl ParamResources for UpstreamResources {
     fn resource(&self, api_version: &str, kind: &str) -> Option<String> {

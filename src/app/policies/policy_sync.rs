@@ -15,7 +15,7 @@ const MAX_ERROR: usize = 400;
 
 /// Whether the policy in force is that of its source.
 #[derive(Debug)]
-pub(super) struct PolicySync {
+pub(crate) struct PolicySync {
     clock: Clock,
     state: Mutex<SyncState>,
 }
@@ -40,7 +40,7 @@ enum OutOfSync {
 }
 
 impl PolicySync {
-    pub(super) fn new(clock: Clock) -> Arc<Self> {
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,
             state: Mutex::default(),
@@ -48,19 +48,19 @@ impl PolicySync {
     }
 
     /// The policy of the source is in force.
-    pub(super) fn in_sync(&self) {
+    pub(crate) fn in_sync(&self) {
         let mut state = lock(&self.state);
         state.source = None;
         state.last_good = None;
     }
 
     /// The policy of the source has errors, and is not in force.
-    pub(super) fn refused(&self, findings: &[Finding]) {
+    pub(crate) fn refused(&self, findings: &[Finding]) {
         self.out_of_sync(OutOfSync::Refused(summary(findings)));
     }
 
     /// The source has not been read yet.
-    pub(super) fn unread(&self) {
+    pub(crate) fn unread(&self) {
         self.out_of_sync(OutOfSync::Unread);
     }
 
@@ -72,23 +72,23 @@ impl PolicySync {
     }
 
     /// The last good set is in force in the place of the source's.
-    pub(super) fn restored(&self, digest: &str, saved_at: u64) {
+    pub(crate) fn restored(&self, digest: &str, saved_at: u64) {
         lock(&self.state).last_good = Some((digest.to_owned(), saved_at));
     }
 
     /// Whether the last good set is in force.
-    pub(super) fn has_last_good(&self) -> bool {
+    pub(crate) fn has_last_good(&self) -> bool {
         lock(&self.state).last_good.is_some()
     }
 
     /// A reload changed what the policy is made of; `applied` unless that has errors.
-    pub(super) fn reloaded(&self, applied: bool, findings: &[Finding]) {
+    pub(crate) fn reloaded(&self, applied: bool, findings: &[Finding]) {
         let refused = (self.clock.now(), summary(findings));
         lock(&self.state).reload = (!applied).then_some(refused);
     }
 
     /// Why the policy in force is not what the source and the configuration have; `None` if it is.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         let now = self.clock.now();
         let state = lock(&self.state);
         let seconds = |since: &Time| now.since(*since).as_secs();
@@ -118,13 +118,13 @@ impl PolicySync {
     }
 
     /// Adds it to the health checks. A gateway with an old policy is better than none, so it stays ready.
-    pub(super) fn add_health_check(self: &Arc<Self>, checks: HealthChecks) -> HealthChecks {
+    pub(crate) fn add_health_check(self: &Arc<Self>, checks: HealthChecks) -> HealthChecks {
         let this = Arc::clone(self);
         checks.note("policy", move || this.problem())
     }
 
     /// Registers the metric `fairgate_policy_synced`.
-    pub(super) fn register_metrics(self: &Arc<Self>, telemetry: &Telemetry) {
+    pub(crate) fn register_metrics(self: &Arc<Self>, telemetry: &Telemetry) {
         let this = Arc::clone(self);
         let synced = move || f64::from(u8::from(this.problem().is_none()));
         telemetry

@@ -14,21 +14,21 @@ use fairgate_proxy::{
 
 /// The gateway's own bearer token, if it has one. Clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct UpstreamCredential(Arc<ArcSwapOption<HeaderValue>>);
+pub(crate) struct UpstreamCredential(Arc<ArcSwapOption<HeaderValue>>);
 
 impl UpstreamCredential {
-    pub(super) fn new(token: Option<&BearerTokenFile>) -> Self {
+    pub(crate) fn new(token: Option<&BearerTokenFile>) -> Self {
         let header = token.and_then(header).map(Arc::new);
         Self(Arc::new(ArcSwapOption::new(header)))
     }
 
     /// Uses another token from the next request on.
-    pub(super) fn replace(&self, token: &BearerTokenFile) {
+    pub(crate) fn replace(&self, token: &BearerTokenFile) {
         self.0.store(header(token).map(Arc::new));
     }
 
     /// The `Authorization` header of the gateway.
-    pub(super) fn header(&self) -> Option<HeaderValue> {
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
         self.0
             .load()
             .as_ref()
@@ -45,13 +45,13 @@ fn header(file: &BearerTokenFile) -> Option<HeaderValue> {
 
 /// Writes the user's identity and the gateway's credential into requests to the upstream.
 #[derive(Clone, Debug)]
-pub(super) struct IdentityWriter {
+pub(crate) struct IdentityWriter {
     identity: UpstreamIdentity,
     credential: UpstreamCredential,
 }
 
 impl IdentityWriter {
-    pub(super) fn new(identity: UpstreamIdentity, credential: UpstreamCredential) -> Self {
+    pub(crate) fn new(identity: UpstreamIdentity, credential: UpstreamCredential) -> Self {
         Self {
             identity,
             credential,

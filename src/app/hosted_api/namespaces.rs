@@ -11,8 +11,8 @@ use fairgate_upstream::client::ApiClient;
 const MAX_NAMESPACE: usize = 3 << 20;
 
 /// The namespaces of the upstream, read in the gateway's own name.
-pub(super) struct UpstreamNamespaces {
-    pub(super) client: ApiClient,
+pub(crate) struct UpstreamNamespaces {
+    pub(crate) client: ApiClient,
 }
 
 impl UpstreamNamespaces {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{
+use crate::app::{
     hosted_api::HostedApi,
     runtimes::Gateway,
     settings::{self, UpstreamClients},
@@ -26,7 +26,7 @@ const LEASE: &str = "fairgate-disruption-controller";
 type ReadGauge = fn(&ControllerStatus) -> f64;
 
 /// A controller that was configured, and its status.
-pub(super) struct Disruption {
+pub(crate) struct Disruption {
     runner: DisruptionRunner,
     status: Arc<ControllerStatus>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Disruption {
 impl Disruption {
     /// The controller, if it is switched on. It counts the budgets of `hosting`, if that has any, and tells `evictor` what
     /// it wrote.
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &Config,
         hosting: Option<&HostedApi>,
         clients: &UpstreamClients,
@@ -65,13 +65,13 @@ impl Disruption {
     }
 
     /// Adds the controller to the health checks.
-    pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
+    pub(crate) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
         let status = Arc::clone(&self.status);
         checks.note("disruption-controller", move || status.problem())
     }
 
     /// Registers the controller's metrics, and starts it. It runs until the gateway drains; then the lease is released.
-    pub(super) fn start(self, telemetry: &Telemetry, gateway: &mut Gateway) {
+    pub(crate) fn start(self, telemetry: &Telemetry, gateway: &mut Gateway) {
         self.register_metrics(telemetry);
         let mut phases = gateway.drain().subscribe();
         let drains = async move {

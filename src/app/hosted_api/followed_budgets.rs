@@ -18,9 +18,9 @@ use super::hosted_budgets::HostedBudgets;
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The budgets of a hosted API, followed in its store. Writes are requests to that API.
-pub(super) struct FollowedBudgets {
-    pub(super) budgets: HostedBudgets,
-    pub(super) store: Arc<dyn Store>,
+pub(crate) struct FollowedBudgets {
+    pub(crate) budgets: HostedBudgets,
+    pub(crate) store: Arc<dyn Store>,
 }
 
 impl BudgetFeed for FollowedBudgets {

@@ -29,7 +29,7 @@ const NAMED: usize = 20;
 const TOTAL: &str = "total";
 
 /// Computes how much of the quotas is used.
-pub(super) struct StoredObjects {
+pub(crate) struct StoredObjects {
     store: Arc<dyn Store>,
     quotas: HostedQuota,
     /// The greatest part of its quota that a namespace uses, as the bits of a number, by kind.
@@ -39,7 +39,7 @@ pub(super) struct StoredObjects {
 
 impl StoredObjects {
     /// The quotas as configured.
-    pub(super) fn quotas(config: &HostedQuotaConfig) -> HostedQuota {
+    pub(crate) fn quotas(config: &HostedQuotaConfig) -> HostedQuota {
         let of = |key: &str, quota: &ObjectQuota| Quota {
             name: format!("hostedApi.quota.{key}"),
             most: StoreUsage {
@@ -57,7 +57,7 @@ impl StoredObjects {
     }
 
     /// Registers the metrics of those `kinds` that are hosted.
-    pub(super) fn register(
+    pub(crate) fn register(
         metrics: &GatewayMetrics,
         store: &Arc<dyn Store>,
         hosted: &Arc<Hosted>,
@@ -91,7 +91,7 @@ impl StoredObjects {
     }
 
     /// Computes until it is dropped. To be spawned on the control runtime.
-    pub(super) async fn run(self) {
+    pub(crate) async fn run(self) {
         // Until the store was read for the first time, there is nothing to count.
         if self.store.wait_for(1).await.is_err() {
             return;

@@ -7,23 +7,23 @@ use fairgate_policy_sources::kube::SyncStatus;
 
 /// Whether the policy is in sync with the upstream.
 #[derive(Clone, Debug)]
-pub(super) struct SourceStatus {
+pub(crate) struct SourceStatus {
     status: Arc<SyncStatus>,
 }
 
 impl SourceStatus {
-    pub(super) fn new(status: Arc<SyncStatus>) -> Self {
+    pub(crate) fn new(status: Arc<SyncStatus>) -> Self {
         Self { status }
     }
 
     /// Adds the status to the health checks.
-    pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
+    pub(crate) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
         let status = Arc::clone(&self.status);
         checks.note("source", move || status.problem())
     }
 
     /// Registers the metric `fairgate_source_age_seconds`.
-    pub(super) fn register_metrics(&self, telemetry: &Telemetry) {
+    pub(crate) fn register_metrics(&self, telemetry: &Telemetry) {
         let status = Arc::clone(&self.status);
         telemetry
             .metrics()
@@ -31,12 +31,12 @@ impl SourceStatus {
     }
 
     /// The policy in force since the start is the last good one.
-    pub(super) fn started_with_last_good(&self) {
+    pub(crate) fn started_with_last_good(&self) {
         self.status.started_with_last_good();
     }
 
     /// Why the objects are out of date, if they are.
-    pub(super) fn problem(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         self.status.problem()
     }
 }

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use serde_json::Value;
 use tokio::{runtime::Handle, sync::watch};
 
-use super::{
+use crate::app::{
     admission::UpstreamAdmission,
     hosted_api::{self, ENSURE_INTERVAL, HostedApi, RETRY_DELAY, RepeatedFailure},
     settings::UpstreamClients,
@@ -19,7 +19,7 @@ use fairgate_config::Config;
 use fairgate_objects::kind::Kind;
 
 /// The kinds that policies can be about: those of the upstream, or else those that are hosted here.
-pub(super) fn kinds(
+pub(crate) fn kinds(
     config: &Config,
     evaluating: Option<&UpstreamAdmission>,
     clients: &UpstreamClients,
@@ -91,7 +91,7 @@ impl PolicyKindSource for HostedKinds {
 }
 
 /// Starts the task that checks hosted policies, if there are any.
-pub(super) fn start(hosting: &HostedApi, control: &Handle) {
+pub(crate) fn start(hosting: &HostedApi, control: &Handle) {
     if let Some(kinds) = &hosting.checked_kinds {
         tasks::spawn(control, keep(hosting.clone(), Arc::clone(kinds)));
     }

@@ -7,19 +7,19 @@ use fairgate_config::{Config, GatewayMode, StoreConfig};
 use fairgate_core::apf::Policy;
 
 /// Where the policy in force comes from.
-pub(super) struct ReportedOrigin {
+pub(crate) struct ReportedOrigin {
     /// The configured source in words; `None` if the built-in objects are all there is.
-    pub(super) source: Option<String>,
+    pub(crate) source: Option<String>,
     /// The revision of the source; `None` if it has not been read.
-    pub(super) revision: Option<String>,
+    pub(crate) revision: Option<String>,
     /// How long the policy has been in force.
-    pub(super) age: Duration,
+    pub(crate) age: Duration,
     /// Why it is not what the source has.
-    pub(super) problem: Option<String>,
+    pub(crate) problem: Option<String>,
 }
 
 /// The policy in force, in JSON. Takes time in proportion to its rules.
-pub(super) fn to_json(policy: &Policy, origin: ReportedOrigin) -> String {
+pub(crate) fn to_json(policy: &Policy, origin: ReportedOrigin) -> String {
     let settings = policy.settings();
     let details = InForceDetails {
         source: match (origin.source, &origin.revision) {
@@ -45,7 +45,7 @@ pub(super) fn to_json(policy: &Policy, origin: ReportedOrigin) -> String {
 }
 
 /// The configured source of the policy in words; `None` if the built-in objects are all there is.
-pub(super) fn source_in_words(config: &Config) -> Option<String> {
+pub(crate) fn source_in_words(config: &Config) -> Option<String> {
     match (config.mode, &config.store) {
         (GatewayMode::Files, _) => {
             let directory = config.flow_control.policies.as_ref()?;

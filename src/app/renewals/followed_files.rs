@@ -20,7 +20,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 type Apply = Box<dyn FnMut(&[Vec<u8>]) -> Result<(), String> + Send>;
 
 /// Files that belong together.
-pub(super) struct FollowedFiles {
+pub(crate) struct FollowedFiles {
     /// Where the configuration names them, for the log.
     key: &'static str,
     paths: Vec<PathBuf>,
@@ -35,7 +35,7 @@ type Contents = Result<Vec<FileDigest>, String>;
 
 impl FollowedFiles {
     /// Follows `files`, whose contents are in use, and passes other contents to `apply`, in the same order.
-    pub(super) fn new(
+    pub(crate) fn new(
         key: &'static str,
         files: Vec<FileVersion>,
         apply: impl FnMut(&[Vec<u8>]) -> Result<(), String> + Send + 'static,
@@ -94,7 +94,7 @@ impl FollowedFiles {
 }
 
 /// Follows all `files`, until it is dropped.
-pub(super) async fn follow(mut files: Vec<FollowedFiles>) {
+pub(crate) async fn follow(mut files: Vec<FollowedFiles>) {
     while !files.is_empty() {
         time::sleep(PERIOD).await;
         let checking = task::spawn_blocking(move || {

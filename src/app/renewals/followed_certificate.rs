@@ -11,17 +11,17 @@ use fairgate_observe::{GatewayMetrics, HealthChecks, catalogue};
 
 /// Where a certificate comes from, and what it is for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct CertificateRole {
+pub(crate) struct CertificateRole {
     /// The section of the configuration that names its file.
-    pub(super) key: &'static str,
+    pub(crate) key: &'static str,
     /// The value of the metric's label: `serving`, `admin` or `upstream`.
-    pub(super) label: &'static str,
-    pub(super) usage: CertificateUse,
+    pub(crate) label: &'static str,
+    pub(crate) usage: CertificateUse,
 }
 
 /// A certificate in use; clones see when it is renewed.
 #[derive(Clone, Debug)]
-pub(super) struct FollowedCertificate {
+pub(crate) struct FollowedCertificate {
     role: CertificateRole,
     file: PathBuf,
     validity: Arc<ArcSwap<CertificateValidity>>,
@@ -30,7 +30,7 @@ pub(super) struct FollowedCertificate {
 
 impl FollowedCertificate {
     /// Follows `own`: exposes when it expires, and warns if peers refuse it.
-    pub(super) fn register(
+    pub(crate) fn register(
         metrics: &GatewayMetrics,
         role: CertificateRole,
         own: &CertificateAndKey,
@@ -55,7 +55,7 @@ impl FollowedCertificate {
     }
 
     /// It was renewed.
-    pub(super) fn set(&self, chain: &[CertificateDer<'_>]) {
+    pub(crate) fn set(&self, chain: &[CertificateDer<'_>]) {
         let validity = CertificateValidity::of(chain, self.role.usage);
         self.validity.store(Arc::new(validity));
         self.warn();
@@ -80,7 +80,7 @@ impl FollowedCertificate {
 }
 
 /// Adds the certificates to the health checks, if there are any.
-pub(super) fn add_health_check(
+pub(crate) fn add_health_check(
     certificates: Vec<FollowedCertificate>,
     checks: HealthChecks,
 ) -> HealthChecks {

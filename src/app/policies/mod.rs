@@ -1,19 +1,22 @@
 //! Reads policy objects from their source, compiles them, and applies the policy. An invalid set changes
 //! nothing: the last good policy stays in force.
 
+pub(super) mod last_good;
+pub(super) mod policy_report;
+pub(super) mod policy_sync;
+pub(super) mod source_status;
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::Notify;
 
-use super::{
-    hosted_api::HostedApi,
+use self::{
     last_good::{PolicyKeeper, StateDirectory, name_of_directory},
-    policy_report::{self, ReportedOrigin},
+    policy_report::ReportedOrigin,
     policy_sync::PolicySync,
-    settings,
     source_status::SourceStatus,
-    throttle::Throttle,
 };
+use super::{hosted_api::HostedApi, settings, throttle::Throttle};
 use fairgate_base::clock::Clock;
 use fairgate_config::Config;
 use fairgate_core::{
