@@ -25,10 +25,12 @@ use uuid::Uuid;
 use crate::{
     HostedBody, HostedResponse,
     hosted::{Hosted, ServedResponse},
-    hosted_bodies::{self, ReceivedBody},
-    merged_metrics::{self, MetricsRequest},
-    merging::{MergeRequest, Merger},
-    watch_stream::WatchStream,
+    limits::hosted_bodies::{self, ReceivedBody},
+    merging::{
+        MergeRequest, Merger,
+        merged_metrics::{self, MetricsRequest},
+    },
+    objects::watch_stream::WatchStream,
 };
 use fairgate_apihttp::{negotiate::Output, request::ApiRequest, status_error::StatusError};
 use fairgate_base::{account::ByteShare, clock::Clock, tasks, turns};

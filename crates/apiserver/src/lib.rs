@@ -23,44 +23,32 @@ mod calls;
 mod compression;
 pub mod discovery;
 mod documents;
-mod encoded_document;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hosted;
-mod hosted_bodies;
 mod layer;
-mod list_response;
-mod listed_object;
-mod merged_document_id;
-mod merged_documents;
-mod merged_metrics;
+mod limits;
 mod merging;
-mod metrics_memory;
-mod metrics_text;
 mod namespace_records;
 pub mod namespaces;
-mod object_writer;
+mod objects;
 mod openapi;
 mod ownership;
 mod param_rights;
-pub mod quota;
 mod raw_json;
 pub mod reconcile;
-mod response_room;
 mod reviews;
 mod route;
 mod state;
-mod stored;
-mod upstream_body;
-mod watch_stream;
 
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
 pub use admission::{GatewayAdmission, HostedAdmission};
 pub use hosted::{Hosted, HostedSettings};
 pub use layer::{HostedLayer, HostedService, Ownership};
+pub use limits::quota;
+pub use objects::watch_stream::WatchStream;
 pub use ownership::ServedSubresource;
 pub use param_rights::ParamResources;
-pub use watch_stream::WatchStream;
 
 /// A response of the hosted API.
 pub type HostedResponse = fairgate_apihttp::response::ApiResponse<Box<WatchStream>>;

@@ -16,7 +16,7 @@ use fairgate_store::{ReadRevision, Store};
 use fairgate_upstream::access_review::Attributes;
 use serde_json::Value;
 
-use crate::stored;
+use crate::objects::stored;
 use fairgate_apihttp::{authorize::Authorizer, status_error::StatusError};
 
 /// Knows the resources of kinds.

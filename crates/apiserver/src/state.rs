@@ -8,8 +8,8 @@ use std::sync::{
 use serde_json::Value;
 
 use crate::{
-    admission::PolicyEnforcer, namespaces::Namespaces, param_rights::ParamRights,
-    quota::HostedQuota,
+    admission::PolicyEnforcer, limits::quota::HostedQuota, namespaces::Namespaces,
+    param_rights::ParamRights,
 };
 use fairgate_apihttp::negotiate::Media;
 use fairgate_base::clock::Clock;

@@ -18,7 +18,7 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{policies, writes::text_in};
-use crate::stored;
+use crate::objects::stored;
 use fairgate_apihttp::status_error::StatusError;
 
 /// What one write is evaluated by besides its own objects.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::StatusError;
-use crate::stored;
+use crate::objects::stored;
 use fairgate_admission::{
     PolicySet,
     kinds::{VALIDATING_ADMISSION_POLICY, VALIDATING_ADMISSION_POLICY_BINDING},

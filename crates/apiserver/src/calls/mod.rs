@@ -19,8 +19,8 @@ use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
-    HostedResponse, object_writer::ObjectWriter, response_room::ResponseRoom, route::ResourcePath,
-    state::ApiState,
+    HostedResponse, limits::response_room::ResponseRoom, objects::object_writer::ObjectWriter,
+    route::ResourcePath, state::ApiState,
 };
 use fairgate_apihttp::{
     content_type::{self, PatchType},
@@ -245,7 +245,7 @@ impl<'a> CallContext<'a> {
     }
 
     fn decode(&self, entry: &StoreEntry) -> Result<Arc<Object>, StatusError> {
-        crate::stored::object(self.kind, entry)
+        crate::objects::stored::object(self.kind, entry)
     }
 
     /// The subresource, as managed fields name it.

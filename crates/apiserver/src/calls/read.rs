@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::{CallContext, HostedResponse, StatusError, store_fault};
-use crate::{list_response::ListedObjects, listed_object::ListedObject};
+use crate::objects::{list_response::ListedObjects, listed_object::ListedObject};
 use fairgate_apihttp::{
     continue_token::ContinueToken,
     list_parameters::{ListParameters, parse_version},

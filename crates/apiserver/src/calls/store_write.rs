@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{CallContext, StatusError, store_fault, write_fault};
-use crate::quota;
+use crate::limits::quota;
 use fairgate_apihttp::request::Caller;
 use fairgate_store::{Precondition, StoreEntry, StoreError, WriteBounds, WriteOutcome};
 

@@ -1,11 +1,11 @@
-//! Watches: their start and duration. See [`crate::watch_stream`] for the events that they send.
+//! Watches: their start and duration. See [`crate::objects::watch_stream`] for the events that they send.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use super::{CallContext, HostedResponse, StatusError, store_fault};
 use crate::{
     HostedBody,
-    watch_stream::{WatchStart, WatchStream},
+    objects::watch_stream::{WatchStart, WatchStream},
 };
 use fairgate_apihttp::{
     list_parameters::{ListParameters, parse_version},

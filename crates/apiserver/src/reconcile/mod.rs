@@ -91,7 +91,7 @@ impl Hosted {
     ) -> Result<Option<Arc<Object>>, StoreError> {
         let key = format!("{}{name}", kind.key_prefix());
         let entry = self.state.store.get(&key, ReadRevision::Cached).await?;
-        Ok(entry.and_then(|entry| match crate::stored::object(kind, &entry) {
+        Ok(entry.and_then(|entry| match crate::objects::stored::object(kind, &entry) {
             Ok(object) => Some(object),
             Err(error) => {
                 tracing::warn!(key = %entry.key, %error, "skipping an object that cannot be read");

@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use fairgate_call::{BodyError, Refusal, ReplyBody};
 
 /// The body of a response, as far as it was read.
-pub(super) enum ReadBody {
+pub(crate) enum ReadBody {
     Whole(Bytes),
     /// It is too long; the rest was not read.
     TooLong(Bytes, ReplyBody),
@@ -17,7 +17,7 @@ pub(super) enum ReadBody {
 /// # Errors
 ///
 /// When the upstream does not send the whole body.
-pub(super) async fn read(mut body: ReplyBody, limit: usize) -> Result<ReadBody, Refusal> {
+pub(crate) async fn read(mut body: ReplyBody, limit: usize) -> Result<ReadBody, Refusal> {
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| match error {

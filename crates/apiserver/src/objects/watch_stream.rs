@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until};
 
-use crate::object_writer::ObjectWriter;
+use super::object_writer::ObjectWriter;
 use fairgate_apihttp::{
     list_parameters::ListParameters,
     negotiate::{Media, Representation},
@@ -309,7 +309,7 @@ impl WatchStream {
     fn change(&self, event: &StoreEvent) -> Result<Option<(Change, Arc<Object>)>, StatusError> {
         let read = |entry: &Option<Arc<StoreEntry>>| -> Result<Option<Arc<Object>>, StatusError> {
             let Some(entry) = entry else { return Ok(None) };
-            let object = crate::stored::object(self.writer.kind, entry)?;
+            let object = super::stored::object(self.writer.kind, entry)?;
             let selected = self.options.select(object.stored());
             Ok(selected.then_some(object))
         };

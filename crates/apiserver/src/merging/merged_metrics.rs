@@ -30,12 +30,11 @@ use http::{
 };
 use http_body::{Body, Frame};
 
-use crate::{
-    compression,
-    merging::Merger,
+use super::{
     metrics_text,
     upstream_body::{ReadBody, read},
 };
+use crate::{compression, merging::Merger};
 use fairgate_base::tasks;
 use fairgate_call::{BodyError, Call, Refusal, Reply, ReplyBody, RequestContext, RequestProgress};
 
@@ -49,13 +48,13 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 const COMPRESS_FROM: usize = 1024;
 
 /// A request for metrics.
-pub(super) struct MetricsRequest {
+pub(crate) struct MetricsRequest {
     accepts_gzip: bool,
 }
 
 impl MetricsRequest {
     /// `None` if `call` requests anything else.
-    pub(super) fn of(call: &Call) -> Option<Self> {
+    pub(crate) fn of(call: &Call) -> Option<Self> {
         let is_read = *call.request.method() == Method::GET && call.digest.info.path() == PATH;
         is_read.then(|| Self {
             accepts_gzip: compression::accepts_gzip(call.request.headers()),
@@ -64,7 +63,7 @@ impl MetricsRequest {
 }
 
 /// Changes the client's request so that the response can be merged.
-pub(super) fn narrow<B>(request: &mut http::Request<B>) {
+pub(crate) fn narrow<B>(request: &mut http::Request<B>) {
     let headers = request.headers_mut();
     for name in [IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE] {
         headers.remove(name);
@@ -95,7 +94,7 @@ fn is_text(headers: &HeaderMap) -> bool {
 
 impl Merger {
     /// Merges metrics.
-    pub(super) async fn merge_metrics(
+    pub(crate) async fn merge_metrics(
         self,
         request: MetricsRequest,
         upstream: impl Future<Output = Result<Reply, Refusal>>,

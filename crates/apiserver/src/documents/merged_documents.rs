@@ -12,10 +12,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use crate::{
-    discovery, documents::Documents, encoded_document::EncodedDocument,
-    merged_document_id::MergedDocumentId, openapi,
-};
+use super::{encoded_document::EncodedDocument, merged_document_id::MergedDocumentId};
+use crate::{discovery, documents::Documents, openapi};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use fairgate_base::account::{HeavyTurn, HeavyTurns};
@@ -37,7 +35,7 @@ const MAX_REPLACED_BYTES: usize = 32 << 20;
 const VERSION_BYTES: usize = 1 << 10;
 
 /// The last version of each merged document.
-pub(super) struct MergedDocuments {
+pub(crate) struct MergedDocuments {
     documents: Mutex<BTreeMap<MergedDocumentId, Arc<CachedDocument>>>,
     /// Versions that are no longer the last, while responses with them are not read. They are charged to nobody.
     replaced: Mutex<Vec<Arc<MergedDocument>>>,
@@ -62,10 +60,10 @@ struct CachedDocument {
 }
 
 /// A merged document, and the version of the upstream's document that it was made from.
-pub(super) struct MergedDocument {
+pub(crate) struct MergedDocument {
     version: DocumentVersion,
     /// The entity tag.
-    pub(super) etag: HeaderValue,
+    pub(crate) etag: HeaderValue,
     json: EncodedDocument,
     protobuf: OnceLock<EncodedDocument>,
     encode_protobuf: fn(&Value) -> Vec<u8>,
@@ -80,14 +78,14 @@ enum DocumentVersion {
 
 impl MergedDocuments {
     /// Waits for a user's turn to read a document of the upstream and to merge it.
-    pub(super) async fn read(&self, user: &str) -> Option<HeavyTurn> {
+    pub(crate) async fn read(&self, user: &str) -> Option<HeavyTurn> {
         self.reads.of(user, 1).await
     }
 
     /// Whether a response may share the last version of a document with all others, and be charged to nobody. Not while clients have
     /// left many versions unread that were replaced since: whoever reads slowly is then charged for what becomes old. So replaced
     /// versions have at most as many bytes as the limit and what was the last version of each document.
-    pub(super) fn may_share(&self) -> bool {
+    pub(crate) fn may_share(&self) -> bool {
         let mut replaced = lock(&self.replaced);
         replaced.retain(MergedDocument::is_used);
         let bytes = replaced.iter().map(|version| version.usage().0);
@@ -95,7 +93,7 @@ impl MergedDocuments {
     }
 
     /// The last version of a document. Does not block.
-    pub(super) fn last(&self, id: &MergedDocumentId) -> Option<Arc<MergedDocument>> {
+    pub(crate) fn last(&self, id: &MergedDocumentId) -> Option<Arc<MergedDocument>> {
         lock(&self.documents).get(id)?.last.load_full()
     }
 
@@ -109,7 +107,7 @@ impl MergedDocuments {
 
     /// Merges the gateway's part into the upstream's document, unless that was done before; `None` if the
     /// document is not JSON. Blocks.
-    pub(super) fn make(
+    pub(crate) fn make(
         &self,
         id: &MergedDocumentId,
         tag: Option<HeaderValue>,
@@ -172,7 +170,7 @@ impl MergedDocuments {
 
 impl MergedDocument {
     /// The entity tag of the upstream's document, for a conditional request.
-    pub(super) fn upstream_tag(&self) -> Option<&HeaderValue> {
+    pub(crate) fn upstream_tag(&self) -> Option<&HeaderValue> {
         match &self.version {
             DocumentVersion::Tag(tag) => Some(tag),
             DocumentVersion::Hash(_) => None,
@@ -198,22 +196,22 @@ impl MergedDocument {
     }
 
     /// The document as uncompressed JSON without white space.
-    pub(super) fn text(&self) -> &[u8] {
+    pub(crate) fn text(&self) -> &[u8] {
         self.json.plain()
     }
 
     /// The document as JSON with a line for each member and entry.
-    pub(super) fn indented(&self) -> Bytes {
+    pub(crate) fn indented(&self) -> Bytes {
         self.json.indented()
     }
 
     /// The document as JSON, and whether it is compressed.
-    pub(super) fn json(&self, accepts_gzip: bool) -> (Bytes, bool) {
+    pub(crate) fn json(&self, accepts_gzip: bool) -> (Bytes, bool) {
         self.json.bytes(accepts_gzip)
     }
 
     /// The OpenAPI document as protobuf, and whether it is compressed.
-    pub(super) fn protobuf(&self, accepts_gzip: bool) -> (Bytes, bool) {
+    pub(crate) fn protobuf(&self, accepts_gzip: bool) -> (Bytes, bool) {
         let encode = || EncodedDocument::new((self.encode_protobuf)(&self.value()));
         self.protobuf.get_or_init(encode).bytes(accepts_gzip)
     }

@@ -4,6 +4,10 @@
 //!
 //! Not here: merging them with those of the upstream (`merged_documents`).
 
+pub(crate) mod encoded_document;
+pub(crate) mod merged_document_id;
+pub(crate) mod merged_documents;
+
 use http::{
     HeaderValue, Method, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH, LOCATION, VARY},
@@ -11,11 +15,10 @@ use http::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use self::{encoded_document::EncodedDocument, merged_document_id::MergedDocumentId};
 use crate::{
     HostedResponse, compression,
     discovery::{self, AggregatedVersion},
-    encoded_document::EncodedDocument,
-    merged_document_id::MergedDocumentId,
     openapi,
     ownership::{OwnedResources, ServedSubresource},
     raw_json::{Raw, raw},

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use fairgate_objects::{kind::Kind, object::Object};
 use fairgate_store::StoreEntry;
 
-use crate::stored;
+use super::stored;
 use fairgate_apihttp::status_error::StatusError;
 
 /// An object of a list.

@@ -7,6 +7,10 @@
 //!
 //! Not here: `HEAD`. Its response has no body to merge, and is passed on unchanged.
 
+pub(crate) mod merged_metrics;
+pub(crate) mod metrics_text;
+pub(crate) mod upstream_body;
+
 use std::{future::Future, rc::Rc, sync::Arc};
 
 use bytes::Bytes;
@@ -23,15 +27,16 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+use self::upstream_body::{ReadBody, read};
 use crate::{
     HostedBody, HostedResponse, compression,
     discovery::{self, AggregatedVersion},
-    documents::{self, Documents, OpenApiFormat, v2_format, v3_format},
+    documents::{
+        self, Documents, OpenApiFormat, merged_document_id::MergedDocumentId,
+        merged_documents::MergedDocument, v2_format, v3_format,
+    },
     hosted::Hosted,
-    merged_document_id::MergedDocumentId,
-    merged_documents::MergedDocument,
     route::{Route, route},
-    upstream_body::{ReadBody, read},
 };
 use fairgate_apihttp::{
     negotiate::{self, Output, Produces, is_pretty},

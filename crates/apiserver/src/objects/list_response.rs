@@ -9,7 +9,8 @@
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use crate::{HostedResponse, listed_object::ListedObject, object_writer::ObjectWriter};
+use super::{listed_object::ListedObject, object_writer::ObjectWriter};
+use crate::HostedResponse;
 use fairgate_apihttp::{
     negotiate::{Media, Representation},
     status_error::StatusError,
@@ -25,10 +26,10 @@ const LIST: usize = 4 << 10;
 
 /// The objects of a list.
 #[derive(Clone, Copy)]
-pub(super) struct ListedObjects<'a> {
-    pub(super) all: &'a [ListedObject],
+pub(crate) struct ListedObjects<'a> {
+    pub(crate) all: &'a [ListedObject],
     /// The length of all of them, as they are stored.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl ListedObjects<'_> {
@@ -47,7 +48,7 @@ impl ObjectWriter {
     /// # Errors
     ///
     /// 500, when an object cannot be read.
-    pub(super) fn needs(
+    pub(crate) fn needs(
         &self,
         objects: &ListedObjects<'_>,
         metadata: &Map<String, Value>,
@@ -69,7 +70,7 @@ impl ObjectWriter {
     /// # Errors
     ///
     /// 406, when the client requested the metadata of a single object; 500, when an object cannot be read.
-    pub(super) fn list(
+    pub(crate) fn list(
         &self,
         status: StatusCode,
         objects: &ListedObjects<'_>,

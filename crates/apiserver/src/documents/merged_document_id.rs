@@ -11,7 +11,7 @@ use crate::{
 
 /// A document of which the upstream has one part and the gateway the other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum MergedDocumentId {
+pub(crate) enum MergedDocumentId {
     /// The list of groups.
     Groups,
     /// A group.
@@ -32,7 +32,7 @@ pub(super) enum MergedDocumentId {
 
 impl MergedDocumentId {
     /// The path of the document.
-    pub(super) fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         match self {
             Self::Groups | Self::Aggregated(_) => "/apis".to_owned(),
             Self::Group(group) => format!("/apis/{group}"),
@@ -46,7 +46,7 @@ impl MergedDocumentId {
     }
 
     /// Whether the text ends with a newline unless it is indented, as that of kube-apiserver does.
-    pub(super) fn ends_with_newline(&self) -> bool {
+    pub(crate) fn ends_with_newline(&self) -> bool {
         !matches!(
             self,
             Self::OpenApiV2 | Self::OpenApiV3Index | Self::OpenApiV3(..)
@@ -54,7 +54,7 @@ impl MergedDocumentId {
     }
 
     /// Merges `own`, the gateway's part, into the document of the upstream.
-    pub(super) fn merge(&self, upstream: &RawValue, own: &RawValue, owned: &OwnedResources) -> Raw {
+    pub(crate) fn merge(&self, upstream: &RawValue, own: &RawValue, owned: &OwnedResources) -> Raw {
         match self {
             Self::Groups => discovery::merge_group_list(upstream, own),
             Self::Group(_) => discovery::merge_group(upstream, own),
