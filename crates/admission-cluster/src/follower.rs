@@ -176,8 +176,8 @@ impl<T: KeptForm> Following<T> {
             }
             if is_read {
                 let names = kinds.iter().map(shown).collect::<Vec<_>>().join(" or ");
-                let why = format!("the upstream does not serve {names}");
-                self.health.failed(why, true);
+                let why = "the upstream does not serve this kind".to_owned();
+                self.health.failed(&names, why, true);
                 self.not_served();
                 discovery.miss();
             }
@@ -212,7 +212,7 @@ impl<T: KeptForm> Following<T> {
                 Ok(event) => {
                     if self.objects.take(api_version, kind, event).is_err() {
                         let why = "the objects take too much memory".to_owned();
-                        self.health.failed(why, false);
+                        self.health.failed(kind, why, false);
                         return LARGE_PAUSE;
                     }
                 }

@@ -385,10 +385,10 @@ mod tests {
     fn only_what_can_change_by_itself_is_lacking() {
         let health = WatchHealth::new(Clock::manual(Time::ZERO), "namespaces", "for admission");
         assert_eq!(lack(&health), Some(LookupLack::Time));
-        health.failed("too many".to_owned(), false);
+        health.failed("Namespace", "too many".to_owned(), false);
         let server = LookupLack::Server("namespaces: too many".to_owned());
         assert_eq!(lack(&health), Some(server));
-        health.failed("refused".to_owned(), true);
+        health.failed("Namespace", "refused".to_owned(), true);
         assert_eq!(lack(&health), None);
     }
 }

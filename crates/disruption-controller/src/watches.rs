@@ -121,7 +121,7 @@ fn observed(
             Ok(event)
         }
         Err(why) => {
-            health.failed(why.clone(), false);
+            health.failed("PodDisruptionBudget", why.clone(), false);
             Err(WatchError::Broken(why))
         }
     })

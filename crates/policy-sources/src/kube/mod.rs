@@ -82,8 +82,9 @@ type Watches = SelectAll<BoxStream<'static, (usize, Result<Event<RawObject>, Wat
 /// The policy objects of an upstream, kept up to date by watches.
 pub struct KubeSource {
     upstream: String,
-    streams: ApiClient,
     clock: Clock,
+    /// For the lists and watches of each kind. They are kept, so that the same watch is not opened too often.
+    streams: [Client; KINDS.len()],
     /// For discovery.
     client: Client,
     status: Arc<SyncStatus>,
@@ -116,12 +117,15 @@ impl KubeSource {
     /// Watches the objects through `client`, which must open a connection for each request. Call it inside the
     /// runtime that is to run the watches.
     pub fn new(client: ApiClient, clock: Clock) -> Self {
-        let transport = KubeTransport::unobserved(client.clone(), clock.clone());
+        let upstream = client.endpoint().name().to_string();
+        let status = SyncStatus::new(&clock, KINDS.map(|(_, plural)| plural));
+        let stream = |health| KubeTransport::new(client.clone(), clock.clone(), health);
+        let streams = std::array::from_fn(|kind| stream(status.health(kind)).into_client());
         Self {
-            upstream: client.endpoint().name().to_string(),
-            client: transport.into_client(),
-            status: SyncStatus::new(&clock, KINDS.map(|(_, plural)| plural)),
-            streams: client,
+            upstream,
+            client: KubeTransport::unobserved(client, clock.clone()).into_client(),
+            status,
+            streams,
             clock,
             watches: None,
             objects: KINDS.map(|(_, plural)| KnownObjects::new(plural)),
@@ -194,8 +198,8 @@ impl KubeSource {
         };
         let each = KINDS.iter().enumerate().map(|(at, kind)| {
             let kind = resource(kind, version);
-            let informer = Informer::<Whole>::new(
-                self.streams.clone(),
+            let informer = Informer::<Whole>::over(
+                self.streams[at].clone(),
                 self.clock.clone(),
                 kind.clone(),
                 settings.clone(),

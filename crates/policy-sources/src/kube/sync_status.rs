@@ -80,7 +80,7 @@ impl SyncStatus {
 
     /// The versions to watch are not known. Said of one kind only, so that it is logged once.
     pub(super) fn failed(&self, why: &WatchFailure) {
-        self.health[0].failed(why.to_string(), false);
+        self.health[0].failed(KINDS[0].0, why.to_string(), false);
     }
 }
 
@@ -110,7 +110,9 @@ mod tests {
         a.received();
 
         drop(a);
-        status.health(0).failed("refused".to_owned(), false);
+        status
+            .health(0)
+            .failed("PriorityLevelConfiguration", "refused".to_owned(), false);
         clock.advance(Duration::from_secs(1));
         assert_eq!(status.problem(), None, "watches are renewed");
         b.received();

@@ -37,7 +37,7 @@ struct HealthState {
     told: Time,
     /// When the last complete list was asked for; the start if there was none.
     listed: Time,
-    /// The failure that was logged last, until the objects are listed or a watch is open again.
+    /// The failure that was logged last, until a watch is open again.
     failure: Option<String>,
     /// Whether that does not change by itself.
     is_final: bool,
@@ -69,8 +69,6 @@ impl WatchHealth {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         (state.listed, state.told) = (asked, now);
-        drop(state);
-        self.recovered();
     }
 
     /// When the last complete list was asked for. Nothing that happened before is unknown.
@@ -149,14 +147,14 @@ impl WatchHealth {
         Some(format!("{what}: not watched for {seconds} s: {why}"))
     }
 
-    /// The objects cannot be listed or watched; `is_final` if that does not change by itself. The same reason is logged once until
+    /// The objects, of `kind`, cannot be listed or watched; `is_final` if that does not change by itself. The same reason is logged once until
     /// they can.
-    pub fn failed(&self, why: String, is_final: bool) {
+    pub fn failed(&self, kind: &str, why: String, is_final: bool) {
         let mut state = lock(&self.state);
         state.is_final = is_final;
         if state.failure.as_ref() != Some(&why) {
             let Self { what, purpose, .. } = self;
-            tracing::warn!(%why, "cannot watch {what} {purpose}; trying again");
+            tracing::warn!(kind, %why, "cannot watch {what} {purpose}; trying again");
             state.failure = Some(why);
         }
     }
@@ -248,7 +246,7 @@ mod tests {
         let second = Duration::from_secs(1);
         clock.advance(3 * second);
         assert_eq!(health.age(), 3 * second);
-        health.failed("refused".to_owned(), true);
+        health.failed("Namespace", "refused".to_owned(), true);
         assert_eq!(health.failure(), Some(("refused".to_owned(), true)));
         let problem = "namespaces: not watched for 3 s: refused";
         assert_eq!(health.problem().as_deref(), Some(problem));
@@ -256,7 +254,7 @@ mod tests {
         clock.advance(second);
         assert_eq!((health.age(), health.problem()), (Duration::ZERO, None));
         assert_eq!(health.failure(), None);
-        health.failed("too many".to_owned(), false);
+        health.failed("Namespace", "too many".to_owned(), false);
         assert_eq!(health.failure(), Some(("too many".to_owned(), false)));
         open.received();
         clock.advance(5 * second);

@@ -15,19 +15,17 @@ mod transport;
 mod watch_error;
 mod watched_object;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{
     Stream, StreamExt as _,
     stream::{self, BoxStream},
 };
 use kube::{
-    Api,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, watcher},
-    },
+    Api, Client,
+    runtime::watcher::{self, watcher},
 };
+use tokio::time::Sleep;
 
 use crate::client::ApiClient;
 use fairgate_base::clock::Clock;
@@ -45,10 +43,13 @@ pub use watched_object::{KeptFields, WatchedObject, Whole};
 
 /// How often an informer looks whether something that should have arrived has not.
 const CHECK: Duration = Duration::from_secs(1);
-/// How long after its end a watch counts as dead on which nothing has arrived.
-const DEAD_AFTER: Duration = Duration::from_secs(1);
-/// For how many checks in a row nothing of a list may arrive.
-const LIST_CHECKS: u32 = 30;
+/// How long after its end a watch counts as dead on which nothing has arrived: an overloaded server ends it late.
+const DEAD_AFTER: Duration = Duration::from_secs(5);
+/// The same where the server is to tell how far it is: it then sends a bookmark shortly before that end.
+const TOLD_DEAD_AFTER: Duration = Duration::from_secs(1);
+/// For how many checks in a row nothing of a list may arrive, which comes page by page. More than a response head may take
+/// (`HEAD_TIMEOUT`), so that a slow page has time for its body, too.
+const LIST_CHECKS: u32 = 90;
 /// For how many times the time between lists one may take.
 const RELISTS: u32 = 3;
 
@@ -92,7 +93,8 @@ enum WatchVerdict {
 impl InformerSettings {
     /// After how long without anything an open watch is dead.
     fn dead_after(&self) -> Duration {
-        Duration::from_secs(self.watch_seconds.into()) + DEAD_AFTER
+        let late = self.told_within.map_or(DEAD_AFTER, |_| TOLD_DEAD_AFTER);
+        Duration::from_secs(self.watch_seconds.into()) + late
     }
 
     /// Whether the objects are to be listed again, where nothing was heard on the open watch for `silence`, and it is unknown for
@@ -111,7 +113,8 @@ impl InformerSettings {
 
 /// Follows the objects of one kind. Dropping it closes its watch.
 pub struct Informer<K: KeptFields> {
-    streams: ApiClient,
+    /// One for all lists and watches, since it keeps watches from being opened too often.
+    client: Client,
     clock: Clock,
     resource: ApiResource,
     settings: InformerSettings,
@@ -123,6 +126,12 @@ pub struct Informer<K: KeptFields> {
     is_complete: bool,
     /// For how many checks in a row nothing of it has arrived.
     quiet_checks: u32,
+    /// When the list was asked for whose end was returned last. It counts once the caller has taken it.
+    taken: Option<Time>,
+    /// The pauses to come, which begin anew after a list or an event.
+    pauses: RetryPauses,
+    /// What is left of the pause after a failure.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<K: KeptFields> Informer<K> {
@@ -135,9 +144,24 @@ impl<K: KeptFields> Informer<K> {
         settings: InformerSettings,
         health: Arc<WatchHealth>,
     ) -> Self {
+        let observer = Arc::clone(&health);
+        let client = KubeTransport::new(streams, clock.clone(), observer).into_client();
+        Self::over(client, clock, resource, settings, health)
+    }
+
+    /// The same with a client that others had before, so that the same watch is not opened too often. `health` has to be its
+    /// observer.
+    pub fn over(
+        client: Client,
+        clock: Clock,
+        resource: ApiResource,
+        settings: InformerSettings,
+        health: Arc<WatchHealth>,
+    ) -> Self {
         let listed = clock.now();
+        let pauses = settings.pauses.clone();
         let mut informer = Self {
-            streams,
+            client,
             clock,
             resource,
             settings,
@@ -146,6 +170,9 @@ impl<K: KeptFields> Informer<K> {
             listed,
             is_complete: false,
             quiet_checks: 0,
+            taken: None,
+            pauses,
+            pause: None,
         };
         informer.list_again();
         informer
@@ -157,7 +184,15 @@ impl<K: KeptFields> Informer<K> {
     ///
     /// [`WatchError`], which has been reported to the [`WatchHealth`].
     pub async fn next(&mut self) -> Result<Event<WatchedObject<K>>, WatchError> {
+        // Only now has the caller all objects of that list.
+        if let Some(asked) = self.taken.take() {
+            self.health.listed(asked);
+        }
         loop {
+            if let Some(pause) = &mut self.pause {
+                pause.as_mut().await;
+                self.pause = None;
+            }
             if self.is_due() {
                 self.list_again();
             }
@@ -179,7 +214,7 @@ impl<K: KeptFields> Informer<K> {
                     return Ok(event);
                 }
                 // The watch begins again with a list.
-                Some(Err(WatchError::Refused { code: 410, .. })) => {}
+                Some(Err(WatchError::Refused { code: 410, .. })) => self.begin_pause(),
                 Some(Err(error)) => return Err(self.failed(error)),
                 None => {
                     self.list_again();
@@ -198,20 +233,26 @@ impl<K: KeptFields> Informer<K> {
         })
     }
 
-    fn failed(&self, error: WatchError) -> WatchError {
-        self.health.failed(error.to_string(), error.is_final());
+    fn failed(&mut self, error: WatchError) -> WatchError {
+        let kind = &self.resource.kind;
+        self.health
+            .failed(kind, error.to_string(), error.is_final());
+        self.begin_pause();
         error
+    }
+
+    /// Has the next attempt wait. Not left to the stream of events, which takes the beginning of a list for a success, also of one that
+    /// fails again.
+    fn begin_pause(&mut self) {
+        let pause = self.pauses.next().map(tokio::time::sleep);
+        self.pause = pause.map(Box::pin);
     }
 
     /// Gives up the watch, and begins with a list.
     fn list_again(&mut self) {
-        let health = Arc::clone(&self.health);
-        let client = KubeTransport::new(self.streams.clone(), self.clock.clone(), health);
-        let api = Api::<WatchedObject<K>>::all_with(client.into_client(), &self.resource);
+        let api = Api::<WatchedObject<K>>::all_with(self.client.clone(), &self.resource);
         let config = watcher::Config::default().timeout(self.settings.watch_seconds);
-        self.events = watcher(api, config)
-            .backoff(self.settings.pauses.clone())
-            .boxed();
+        self.events = watcher(api, config).boxed();
         (self.listed, self.is_complete) = (self.clock.now(), false);
         self.quiet_checks = 0;
     }
@@ -252,11 +293,12 @@ impl<K: KeptFields> Informer<K> {
         match event {
             // The list is asked for after this.
             Event::Init => (self.listed, self.is_complete) = (self.clock.now(), false),
+            Event::InitApply(_) => {}
             Event::InitDone => {
-                self.is_complete = true;
-                self.health.listed(self.listed);
+                (self.is_complete, self.taken) = (true, Some(self.listed));
+                self.pauses = self.settings.pauses.clone();
             }
-            _ => {}
+            Event::Apply(_) | Event::Delete(_) => self.pauses = self.settings.pauses.clone(),
         }
     }
 }
@@ -284,8 +326,10 @@ mod tests {
     use super::*;
     use crate::{client::ConnectionReuse, endpoint::Endpoint};
 
+    type ReceivedEvent = watcher::Result<Event<WatchedObject<Whole>>>;
+
     /// An informer that gets these events, and nothing more.
-    fn informer(events: Vec<Event<WatchedObject<Whole>>>) -> Informer<Whole> {
+    fn informer(events: Vec<ReceivedEvent>) -> Informer<Whole> {
         let endpoint = Endpoint::new(Authority::from_static("localhost:1"), None);
         let none = Arc::new(HeaderMap::new);
         let streams = ApiClient::new(endpoint, none, ConnectionReuse::PerRequest);
@@ -294,22 +338,64 @@ mod tests {
         let health = WatchHealth::new(clock.clone(), "pods", "for a test");
         let settings = InformerSettings::default();
         let mut informer = Informer::new(streams, clock, kind, settings, health);
-        let events = stream::iter(events.into_iter().map(Ok));
+        let events = stream::iter(events);
         informer.events = events.chain(stream::pending()).boxed();
         informer
+    }
+
+    fn refused() -> ReceivedEvent {
+        let status = kube::core::Status::failure("not now", "ServiceUnavailable").with_code(503);
+        let error = kube::Error::Api(status.boxed());
+        Err(watcher::Error::InitialListFailed(error))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_while_lists_fail_and_begin_anew_after_one() {
+        let mut events = Vec::new();
+        for _ in 0..3 {
+            events.extend([Ok(Event::Init), refused()]);
+        }
+        events.extend([Ok(Event::Init), Ok(Event::InitDone)]);
+        let mut informer = informer(events);
+        let first = informer.pauses.longest_next();
+        for doublings in 1..4 {
+            assert!(matches!(informer.next().await, Ok(Event::Init)));
+            assert!(informer.next().await.is_err());
+            let grown = first * 2_u32.pow(doublings);
+            assert_eq!(informer.pauses.longest_next(), grown);
+        }
+        for _ in 0..2 {
+            informer.next().await.unwrap();
+        }
+        assert_eq!(informer.pauses.longest_next(), first);
+    }
+
+    /// What a list changes is counted by its taker, so until then nothing is confirmed by it.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_counts_once_it_was_taken() {
+        let mut informer = informer(vec![Ok(Event::Init), Ok(Event::InitDone)]);
+        let clock = informer.clock.clone();
+        clock.advance(Duration::from_secs(1));
+        for _ in 0..2 {
+            informer.next().await.unwrap();
+        }
+        assert_eq!(informer.health.listed_at(), Time::ZERO);
+        let next = tokio::time::timeout(Duration::from_secs(2), informer.next());
+        assert!(next.await.is_err());
+        assert_eq!(informer.health.listed_at(), clock.now());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_that_stops_halfway_is_begun_again() {
         let object: WatchedObject<Whole> =
             serde_json::from_value(serde_json::json!({"metadata": {"name": "a"}})).unwrap();
-        let mut informer = informer(vec![Event::Init, Event::InitApply(object)]);
+        let mut informer = informer(vec![Ok(Event::Init), Ok(Event::InitApply(object))]);
         assert!(matches!(informer.next().await, Ok(Event::Init)));
         assert!(matches!(informer.next().await, Ok(Event::InitApply(_))));
         let limit = CHECK * LIST_CHECKS;
         let failure = informer.next().await.unwrap_err();
         assert_eq!(failure, WatchError::Silent(limit));
-        let why = Some(("nothing was received for 30 s".to_owned(), false));
+        let why = Some(("nothing was received for 90 s".to_owned(), false));
         assert_eq!(informer.health.failure(), why);
         // The new one begins from the start.
         assert!(matches!(informer.next().await, Ok(Event::Init)));
@@ -317,7 +403,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_kind_without_news_is_not_listed_again() {
-        let mut informer = informer(vec![Event::Init, Event::InitDone]);
+        let mut informer = informer(vec![Ok(Event::Init), Ok(Event::InitDone)]);
         for _ in 0..2 {
             informer.next().await.unwrap();
         }

@@ -5,13 +5,10 @@ use std::{
     time::Duration,
 };
 
-use kube::runtime::utils::Backoff;
-
 /// Pauses after failures in a row. Each is twice as long as the one before, up to a bound, and shortened by up to half at
-/// random, so that gateways do not all come back at once. They begin anew after a success.
+/// random, so that gateways do not all come back at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryPauses {
-    first: Duration,
     longest: Duration,
     next: Duration,
 }
@@ -20,16 +17,17 @@ impl RetryPauses {
     /// Pauses from `first` to `longest`.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         let next = first;
-        Self {
-            first,
-            longest,
-            next,
-        }
+        Self { longest, next }
     }
 
     /// The longest pause.
     pub const fn longest(&self) -> Duration {
         self.longest
+    }
+
+    /// What the next pause is at most.
+    pub const fn longest_next(&self) -> Duration {
+        self.next
     }
 
     /// The next pause, where `random` says by how much it is shortened.
@@ -59,12 +57,6 @@ impl Iterator for RetryPauses {
     }
 }
 
-impl Backoff for RetryPauses {
-    fn reset(&mut self) {
-        self.next = self.first;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,8 +68,6 @@ mod tests {
         let most = [1, 2, 4, 8, 15, 15].map(|times| first * times);
         assert_eq!([(); 6].map(|()| pauses.advance(u64::MAX)), most);
         assert_eq!(pauses.advance(0), longest / 2);
-        pauses.reset();
-        assert_eq!(pauses.advance(u64::MAX), first);
         assert!(pauses.take(1000).all(|pause| pause <= longest));
     }
 }
