@@ -1,4 +1,4 @@
-//! What keeps a write from changing another object than the evaluated one.
+//! Guards: a write must not change another object than the one that policies were evaluated on.
 
 pub(crate) mod absent;
 pub(crate) mod collection;

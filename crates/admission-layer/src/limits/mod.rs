@@ -1,4 +1,4 @@
-//! What is held and done at a time: bytes, worker threads, places; and what is lacking if there is no more.
+//! Limits of the admission layers: memory for bodies, worker threads and places; `lack` says which of them has run out.
 
 pub(crate) mod audit_places;
 pub(crate) mod body_budget;
