@@ -16,6 +16,7 @@ pub mod identity_hasher;
 pub mod mailbox;
 pub mod random;
 pub mod rejection;
+pub mod servers;
 pub mod sync;
 pub mod time;
 pub mod turn_queue;

@@ -1,0 +1,201 @@
+//! Which part of its seats a server may use: a state machine fed with probes, failures and comparisons.
+
+use std::time::Duration;
+
+use super::slowness::Slowness;
+use crate::{apf::Seats, time::Time};
+
+/// How a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    /// It takes requests.
+    Ready,
+    /// It says that it is not ready: it is starting or shutting down. It takes no new requests; those that run end.
+    NotReady,
+    /// It cannot be reached, or fails all it is asked. It takes no new requests until a probe succeeds, and not before some time.
+    Ejected,
+}
+
+/// What a probe of `/readyz` found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeResult {
+    /// The server is ready.
+    Ready,
+    /// It answers that it is not.
+    NotReady,
+    /// No connection could be opened.
+    NotConnected,
+    /// No answer came in time, or the connection broke.
+    NoAnswer,
+}
+
+/// Why a server was ejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EjectionReason {
+    /// No connection could be opened.
+    NotConnected,
+    /// Probes or requests failed in a row.
+    Failing,
+    /// It answered every request with an error, and other servers did not.
+    OnlyErrors,
+}
+
+/// The health of one server. Times are arguments; it has no clock.
+#[derive(Clone, Debug)]
+pub struct Health {
+    state: ServerState,
+    /// Since when it is in this state.
+    since: Time,
+    reason: Option<EjectionReason>,
+    /// Probes that failed in a row.
+    failed_probes: u32,
+    /// Ejections for requests that failed while probes succeeded, one soon after the other.
+    relapses: u32,
+    /// No return before this time.
+    not_before: Time,
+    /// Since when it is given seats step by step; `None` from the beginning, when it may have all.
+    warming_since: Option<Time>,
+    slowness: Slowness,
+}
+
+/// Probes that fail in a row until a server counts as down.
+const FAILED_PROBES: u32 = 3;
+/// How long it takes until a server that came back has all its seats again.
+pub const SLOW_START: Duration = Duration::from_secs(10);
+/// The part of its seats with which it begins, in thousandths.
+const FIRST_PART: u64 = 100;
+/// How long a server stays ejected that fails requests and answers probes, the first time.
+const FIRST_EJECTION: Duration = Duration::from_secs(2);
+/// The time doubles with each relapse, as often as this.
+const MOST_DOUBLINGS: u32 = 5;
+/// A server that was well for so long has no relapse, but a new failure.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(300);
+
+impl Health {
+    /// A server that counts as ready until something shows that it is not.
+    pub fn new(now: Time) -> Self {
+        Self {
+            state: ServerState::Ready,
+            since: now,
+            reason: None,
+            failed_probes: 0,
+            relapses: 0,
+            not_before: now,
+            warming_since: None,
+            slowness: Slowness::default(),
+        }
+    }
+
+    /// A server that was added while others are in use: it begins with a part of its seats.
+    pub fn added(now: Time) -> Self {
+        Self {
+            warming_since: Some(now),
+            ..Self::new(now)
+        }
+    }
+
+    /// Its state.
+    pub fn state(&self) -> ServerState {
+        self.state
+    }
+
+    /// Since when it has this state.
+    pub fn since(&self) -> Time {
+        self.since
+    }
+
+    /// Why it is ejected; `None` if it is not.
+    pub fn reason(&self) -> Option<EjectionReason> {
+        self.reason.filter(|_| self.state == ServerState::Ejected)
+    }
+
+    /// How much slower than the others it is.
+    pub fn slowness(&self) -> &Slowness {
+        &self.slowness
+    }
+
+    /// As [`slowness`](Self::slowness), to be told of comparisons.
+    pub fn slowness_mut(&mut self) -> &mut Slowness {
+        &mut self.slowness
+    }
+
+    /// A probe ended. Whether the state changed.
+    pub fn probed(&mut self, now: Time, result: ProbeResult) -> bool {
+        match result {
+            ProbeResult::Ready => {
+                self.failed_probes = 0;
+                match self.state {
+                    ServerState::Ready => false,
+                    _ if now < self.not_before => false,
+                    ServerState::NotReady | ServerState::Ejected => {
+                        self.warming_since = Some(now);
+                        self.slowness = Slowness::default();
+                        self.enter(now, ServerState::Ready)
+                    }
+                }
+            }
+            ProbeResult::NotReady => {
+                self.failed_probes = 0;
+                // It answers: it is not down, but it is not to be used either.
+                self.enter(now, ServerState::NotReady)
+            }
+            ProbeResult::NotConnected => {
+                self.failed_probes += 1;
+                self.eject(now, EjectionReason::NotConnected)
+            }
+            ProbeResult::NoAnswer => {
+                self.failed_probes += 1;
+                self.failed_probes >= FAILED_PROBES && self.eject(now, EjectionReason::Failing)
+            }
+        }
+    }
+
+    /// A request found that no connection can be opened. Whether the state changed.
+    pub fn not_connected(&mut self, now: Time) -> bool {
+        self.eject(now, EjectionReason::NotConnected)
+    }
+
+    /// Requests failed, although probes may succeed. Whether the state changed.
+    pub fn requests_fail(&mut self, now: Time, reason: EjectionReason) -> bool {
+        if self.state == ServerState::Ejected {
+            return false;
+        }
+        let is_relapse = self.warming_since.is_some() && now.since(self.since) < FORGIVEN_AFTER;
+        self.relapses = if is_relapse { self.relapses + 1 } else { 0 };
+        let doublings = self.relapses.min(MOST_DOUBLINGS);
+        self.not_before = now.plus(FIRST_EJECTION * 2_u32.pow(doublings));
+        self.eject(now, reason)
+    }
+
+    fn eject(&mut self, now: Time, reason: EjectionReason) -> bool {
+        if self.state != ServerState::Ejected {
+            self.reason = Some(reason);
+        }
+        self.enter(now, ServerState::Ejected)
+    }
+
+    fn enter(&mut self, now: Time, state: ServerState) -> bool {
+        let changed = self.state != state;
+        if changed {
+            self.state = state;
+            self.since = now;
+        }
+        changed
+    }
+
+    /// How many of `seats` it may use now; 0 if it takes no requests.
+    pub fn capacity(&self, now: Time, seats: Seats) -> Seats {
+        if self.state != ServerState::Ready {
+            return 0;
+        }
+        let warm = self.warming_since.map_or(1_000, |since| {
+            let part = now.since(since).as_millis() * 1_000 / SLOW_START.as_millis();
+            u64::try_from(part)
+                .unwrap_or(1_000)
+                .clamp(FIRST_PART, 1_000)
+        });
+        let part = warm.min(u64::from(self.slowness.part()));
+        let seats = u64::from(seats) * part / 1_000;
+        Seats::try_from(seats).unwrap_or(Seats::MAX).max(1)
+    }
+}

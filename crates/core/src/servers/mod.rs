@@ -1,0 +1,27 @@
+//! Which of several API servers a request goes to, and how many seats each has.
+//!
+//! [`load`] counts what each server has to do and chooses the least loaded one; [`places`] lets requests wait until a server has room;
+//! [`health`] says which part of its seats a server may use; [`slowness`] compares servers with each other; [`rebalance`] says how
+//! many watches move to a server that has too few.
+//!
+//! # The bound
+//!
+//! A server is never charged more seats than its *capacity* by requests that flow control limits, but for one request that is
+//! wider than the server and has it for itself. The dispatcher starts requests of at most L seats together, and L is the sum of
+//! [`ServerLoad::contribution`] of all servers. A request of one seat therefore finds room: if all servers were full, all L seats
+//! would be in use without it. A wider one may have to wait here until one server has so much room; so does a request that was
+//! started just before L fell.
+//!
+//! Requests on a server that takes no new ones keep their seats until they end, and add them to L meanwhile, so that
+//! they do not take away seats of the servers that are left.
+//!
+//! Not here: connections, probes, names; `fairgate-upstream` has them.
+
+pub mod health;
+pub mod load;
+pub mod places;
+pub mod rebalance;
+pub mod slowness;
+
+#[cfg(test)]
+mod tests;
