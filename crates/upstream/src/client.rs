@@ -41,9 +41,9 @@ use tokio::time::timeout;
 use tower::Service;
 
 use crate::{
-    dial::{Dialer, HttpVersion, IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS, PING_INTERVAL, PING_TIMEOUT},
+    dial::{HttpVersion, IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS, PING_INTERVAL, PING_TIMEOUT},
     dial_error::DialError,
-    endpoint::Endpoint,
+    target::{GivenUp, TargetDialer, UpstreamTarget},
 };
 use fairgate_base::socket::Socket;
 
@@ -120,7 +120,7 @@ impl RequestError {
 pub struct ApiClient(Arc<ClientParts>);
 
 struct ClientParts {
-    endpoint: Endpoint,
+    target: UpstreamTarget,
     credentials: HeaderSource,
     http: legacy::Client<Connector, RequestBody>,
 }
@@ -129,8 +129,13 @@ type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 impl ApiClient {
-    /// A client that connects when it is needed.
-    pub fn new(endpoint: Endpoint, credentials: HeaderSource, reuse: ConnectionReuse) -> Self {
+    /// A client that connects when it is needed. Of several servers it uses one as long as that takes requests.
+    pub fn new(
+        target: impl Into<UpstreamTarget>,
+        credentials: HeaderSource,
+        reuse: ConnectionReuse,
+    ) -> Self {
+        let target = target.into();
         let (protocols, max_idle): (&[HttpVersion], _) = match reuse {
             ConnectionReuse::Pooled => (
                 &[HttpVersion::Http2, HttpVersion::Http1],
@@ -138,7 +143,7 @@ impl ApiClient {
             ),
             ConnectionReuse::PerRequest => (&[HttpVersion::Http1], 0),
         };
-        let dialer = Arc::new(Dialer::new(endpoint.clone(), protocols));
+        let connector = Connector(Arc::new(TargetDialer::new(target.clone(), protocols)));
         let http = legacy::Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .timer(TokioTimer::new())
@@ -146,17 +151,17 @@ impl ApiClient {
             .pool_max_idle_per_host(max_idle)
             .http2_keep_alive_interval(PING_INTERVAL)
             .http2_keep_alive_timeout(PING_TIMEOUT)
-            .build(Connector(dialer));
+            .build(connector);
         Self(Arc::new(ClientParts {
-            endpoint,
+            target,
             credentials,
             http,
         }))
     }
 
     /// Where it sends requests.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.0.endpoint
+    pub fn target(&self) -> &UpstreamTarget {
+        &self.0.target
     }
 
     /// Sends a request with the gateway's credentials, and returns the response, whatever its status, when its head
@@ -176,7 +181,8 @@ impl ApiClient {
         let path = request.uri().path_and_query().cloned();
         *request.uri_mut() = self
             .0
-            .endpoint
+            .target
+            .endpoint()
             .uri(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
         request.headers_mut().extend((self.0.credentials)());
         let unproven = Unproven(Some(capture_connection(&mut request)));
@@ -282,7 +288,7 @@ impl ApiClient {
 impl fmt::Debug for ApiClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiClient")
-            .field("endpoint", &self.0.endpoint.name())
+            .field("target", &self.0.target.name())
             .finish_non_exhaustive()
     }
 }
@@ -413,7 +419,7 @@ impl Body for ResponseBody {
 
 /// Opens connections for the client.
 #[derive(Clone)]
-struct Connector(Arc<Dialer>);
+struct Connector(Arc<TargetDialer>);
 
 impl Service<Uri> for Connector {
     type Response = PooledSocket;
@@ -427,10 +433,11 @@ impl Service<Uri> for Connector {
     fn call(&mut self, _: Uri) -> Self::Future {
         let dialer = Arc::clone(&self.0);
         Box::pin(async move {
-            let dialed = dialer.dial().await?;
+            let (dialed, given_up) = dialer.dial().await?;
             Ok(PooledSocket {
                 is_http2: dialed.negotiated == Some(HttpVersion::Http2),
                 io: TokioIo::new(dialed.socket),
+                given_up,
             })
         })
     }
@@ -440,6 +447,8 @@ impl Service<Uri> for Connector {
 struct PooledSocket {
     io: TokioIo<Socket>,
     is_http2: bool,
+    /// Completes when the server does not answer, and others are to be used.
+    given_up: Option<GivenUp>,
 }
 
 impl Connection for PooledSocket {
@@ -458,6 +467,16 @@ impl rt::Read for PooledSocket {
         cx: &mut Context<'_>,
         buf: rt::ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(given_up) = &mut self.given_up
+            && given_up.as_mut().poll(cx).is_ready()
+        {
+            self.given_up = None;
+            let reason = "the API server does not answer; another one is used";
+            return Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                reason,
+            )));
+        }
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }

@@ -15,6 +15,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::endpoint::Endpoint;
 use crate::tls::{UpstreamTls, client_config};
 use http::{header::HOST, uri::Authority};
 

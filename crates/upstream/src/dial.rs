@@ -43,6 +43,20 @@ impl HttpVersion {
     }
 }
 
+/// The addresses of the endpoint's host, with its port.
+///
+/// # Errors
+///
+/// [`DialError::Unresolved`].
+pub(crate) async fn resolve(endpoint: &Endpoint) -> Result<Vec<SocketAddr>, DialError> {
+    let addresses = lookup_host(endpoint.address()).await;
+    let addresses = addresses.map_err(|source| DialError::Unresolved {
+        url: Arc::clone(endpoint.url()),
+        source: Arc::new(source),
+    })?;
+    Ok(addresses.collect())
+}
+
 /// A new connection.
 #[derive(Debug)]
 pub struct Dialed {
@@ -87,12 +101,10 @@ impl Dialer {
 
     async fn connect(&self) -> Result<Dialed, DialError> {
         let url = || Arc::clone(self.endpoint.url());
-        let addresses = lookup_host(self.endpoint.address()).await;
-        let addresses = addresses.map_err(|source| DialError::Unresolved {
-            url: url(),
-            source: Arc::new(source),
-        })?;
-        let addresses: Vec<SocketAddr> = addresses.collect();
+        let addresses = match self.endpoint.fixed() {
+            Some(fixed) => vec![fixed],
+            None => resolve(&self.endpoint).await?,
+        };
         let connected = TcpStream::connect(&addresses[..]).await;
         let connected = connected.and_then(|stream| set_up(&stream).map(|()| stream));
         let stream = connected.map_err(|source| DialError::NotConnected {

@@ -1,6 +1,6 @@
 //! Where the upstream is.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
 use http::{
@@ -19,6 +19,8 @@ pub struct Endpoint {
     authority: Authority,
     host: Arc<str>,
     port: u16,
+    /// The address to connect to, where the host is not to be resolved.
+    fixed: Option<SocketAddr>,
     tls: Option<UpstreamTls>,
     connect_timeout: Duration,
     /// Why the last attempt to open a connection failed.
@@ -39,10 +41,24 @@ impl Endpoint {
             url: format!("{scheme}://{authority}").into(),
             host: authority.host().trim_matches(['[', ']']).into(),
             port: authority.port_u16().unwrap_or(default_port),
+            fixed: None,
             authority,
             tls,
             connect_timeout: CONNECT_TIMEOUT,
             failure: Arc::default(),
+        }
+    }
+
+    /// The server at this one of the addresses of the host. It is named by the address. What is known of connections is its own.
+    #[must_use]
+    pub fn at_address(&self, address: SocketAddr) -> Self {
+        let scheme = self.scheme();
+        Self {
+            name: address.to_string().into(),
+            url: format!("{scheme}://{} ({address})", self.authority).into(),
+            fixed: Some(address),
+            failure: Arc::default(),
+            ..self.clone()
         }
     }
 
@@ -55,7 +71,7 @@ impl Endpoint {
         }
     }
 
-    /// The name in logs and errors: the authority.
+    /// The name in logs and errors: the authority, or the address where that was given.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -105,6 +121,11 @@ impl Endpoint {
         (&self.host, self.port)
     }
 
+    /// The address to connect to, if the host is not to be resolved.
+    pub(crate) fn fixed(&self) -> Option<SocketAddr> {
+        self.fixed
+    }
+
     pub(crate) fn tls(&self) -> Option<&UpstreamTls> {
         self.tls.as_ref()
     }
@@ -140,6 +161,19 @@ mod tests {
             assert_eq!(endpoint(authority, tls).address(), address);
             assert_eq!(&**endpoint(authority, tls).name(), authority);
         }
+    }
+
+    #[test]
+    fn a_server_at_one_address_of_a_host_is_named_by_it_and_keeps_its_own_problem() {
+        let all = endpoint("upstream:6443", true);
+        let one = all.at_address("[fd00::1]:6443".parse().unwrap());
+        assert_eq!(&**one.name(), "[fd00::1]:6443");
+        assert_eq!(&**one.url(), "https://upstream:6443 ([fd00::1]:6443)");
+        assert_eq!(one.authority(), all.authority());
+        one.note(Some(&DialError::TimedOut {
+            url: Arc::clone(one.url()),
+        }));
+        assert!(one.problem().is_some() && all.problem().is_none());
     }
 
     #[test]

@@ -9,6 +9,9 @@
 //! [`token_review`] and [`access_review`] have tokens validated and access authorized there. Results are cached,
 //! and equal reviews merge ([`lookup`]).
 //!
+//! Where there are several servers, [`servers`] has what is known of each, and a [`target`](target::UpstreamTarget) is any of
+//! them.
+//!
 //! [`informer`] lists and watches objects there, for all that follow any.
 //!
 //! Requests that the gateway sends in its own name (reviews, policy objects, metrics) and connections of the request path share one
@@ -27,5 +30,7 @@ pub mod informer;
 pub mod lookup;
 pub mod path;
 pub mod review;
+pub mod servers;
+pub mod target;
 pub mod tls;
 pub mod token_review;

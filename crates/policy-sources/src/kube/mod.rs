@@ -117,7 +117,7 @@ impl KubeSource {
     /// Watches the objects through `client`, which must open a connection for each request. Call it inside the
     /// runtime that is to run the watches.
     pub fn new(client: ApiClient, clock: Clock) -> Self {
-        let upstream = client.endpoint().name().to_string();
+        let upstream = client.target().name().to_string();
         let status = SyncStatus::new(&clock, KINDS.map(|(_, plural)| plural));
         let stream = |health| KubeTransport::new(client.clone(), clock.clone(), health);
         let streams = std::array::from_fn(|kind| stream(status.health(kind)).into_client());

@@ -1,0 +1,407 @@
+//! Several API servers behind the gateway, one of which each request goes to.
+//!
+//! [`UpstreamServers`] is what all cores and the control side share: the list, what each server has to do, and which part of its seats
+//! it may use. [`monitor`] probes the servers, compares them, resolves names again, and moves watches to a server that has too
+//! few. The request path reports what it finds: a server that cannot be reached gets no further request at once, not only
+//! after the next probe.
+//!
+//! The decisions are pure ([`fairgate_core::servers`]). Not here: connections of clients' requests, which `fairgate-proxy` has.
+
+pub mod affinity;
+pub mod monitor;
+mod moving;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use arc_swap::{ArcSwap, Guard};
+use tokio::sync::{Notify, watch};
+
+use self::moving::{MovingWatches, Wanted};
+use crate::endpoint::Endpoint;
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    apf::Seats,
+    servers::{
+        health::{EjectionReason, Health, ServerState},
+        load::{HasLoad, ServerLoad, total_seats},
+        places::Places,
+    },
+    sync::{Mutex, lock},
+    time::Time,
+};
+
+/// One API server.
+#[derive(Debug)]
+pub struct UpstreamServer {
+    endpoint: Endpoint,
+    load: ServerLoad,
+    health: Mutex<Health>,
+    /// Which configured server it is, or belongs to.
+    group: usize,
+    /// Whether its address is still one of its name; if not, it takes no new requests.
+    is_listed: std::sync::atomic::AtomicBool,
+    /// Ends connections of the gateway's own requests when the server does not answer.
+    unresponsive: watch::Sender<bool>,
+    moving: MovingWatches,
+    /// Client connections that are to prefer another server.
+    moving_connections: Wanted,
+    counts: ServerCounts,
+}
+
+/// What is counted of a server since the start.
+#[derive(Debug, Default)]
+pub struct ServerCounts {
+    answers: AtomicU64,
+    errors: AtomicU64,
+    ejections: AtomicU64,
+    /// Nanoseconds from sending requests to the heads of their responses.
+    answer_nanos: AtomicU64,
+    moved_watches: AtomicU64,
+}
+
+impl HasLoad for UpstreamServer {
+    fn load(&self) -> &ServerLoad {
+        &self.load
+    }
+}
+
+impl UpstreamServer {
+    fn new(
+        endpoint: Endpoint,
+        seats: Seats,
+        group: usize,
+        health: Health,
+        places: Arc<Places>,
+    ) -> Self {
+        Self {
+            endpoint,
+            load: ServerLoad::new(seats, places),
+            health: Mutex::new(health),
+            group,
+            is_listed: true.into(),
+            unresponsive: watch::Sender::new(false),
+            moving: MovingWatches::default(),
+            moving_connections: Wanted::default(),
+            counts: ServerCounts::default(),
+        }
+    }
+
+    /// Where it is.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Its name in logs, metrics and dumps.
+    pub fn name(&self) -> &Arc<str> {
+        self.endpoint.name()
+    }
+
+    /// How it is.
+    pub fn state(&self) -> ServerState {
+        lock(&self.health).state()
+    }
+
+    /// How it is in one word or a few, and since when.
+    pub fn condition(&self) -> ServerCondition {
+        let health = lock(&self.health);
+        let is_listed = self.is_listed.load(Ordering::Relaxed);
+        ServerCondition {
+            state: health.state(),
+            since: health.since(),
+            reason: health.reason(),
+            is_slow: health.slowness().is_slow(),
+            is_listed,
+        }
+    }
+
+    /// Tells when it does not answer and its connections are to be given up.
+    pub(crate) fn unresponsive(&self) -> watch::Receiver<bool> {
+        self.unresponsive.subscribe()
+    }
+
+    /// Watches that were ended so that another server gets them.
+    pub fn moved_watches(&self) -> u64 {
+        self.counts.moved_watches.load(Ordering::Relaxed)
+    }
+
+    /// Responses with a status below 500, and those with others.
+    pub fn answers(&self) -> (u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (count(&self.counts.answers), count(&self.counts.errors))
+    }
+
+    /// How long the responses took from sending the request to their heads, together, in seconds.
+    pub fn answer_seconds(&self) -> f64 {
+        let nanos = self.counts.answer_nanos.load(Ordering::Relaxed);
+        std::time::Duration::from_nanos(nanos).as_secs_f64()
+    }
+
+    /// How often it was ejected.
+    pub fn ejections(&self) -> u64 {
+        self.counts.ejections.load(Ordering::Relaxed)
+    }
+
+    /// A response with this status arrived so long after its request had been sent.
+    pub fn answered(&self, status: u16, took: std::time::Duration) {
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let is_error = status >= 500;
+        self.load.answered(is_error, nanos);
+        let counter = if is_error {
+            &self.counts.errors
+        } else {
+            &self.counts.answers
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.counts.answer_nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Applies its health to what it may be charged.
+    fn apply_health(&self, now: Time) {
+        let health = lock(&self.health);
+        let is_listed = self.is_listed.load(Ordering::Relaxed);
+        self.load.set_capacity(if is_listed {
+            health.capacity(now, self.load.seats())
+        } else {
+            0
+        });
+        let is_unresponsive = health.state() == ServerState::Ejected;
+        drop(health);
+        self.unresponsive.send_if_modified(|was| {
+            let changed = *was != is_unresponsive;
+            *was = is_unresponsive;
+            changed
+        });
+    }
+}
+
+/// How a server is, for people.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerCondition {
+    /// Its state.
+    pub state: ServerState,
+    /// Since when it has it.
+    pub since: Time,
+    /// Why it is ejected.
+    pub reason: Option<EjectionReason>,
+    /// Whether it is given less to do, because it is slower than the others.
+    pub is_slow: bool,
+    /// Whether its address is still one of its name.
+    pub is_listed: bool,
+}
+
+impl ServerCondition {
+    /// Why it is not used as it could be; `None` if it is.
+    pub fn problem(&self) -> Option<&'static str> {
+        match (self.state, self.reason) {
+            _ if !self.is_listed => Some("is no longer an address of its name"),
+            (ServerState::Ejected, Some(EjectionReason::NotConnected)) => Some("cannot be reached"),
+            (ServerState::Ejected, Some(EjectionReason::OnlyErrors)) => {
+                Some("answers every request with an error, which the others do not")
+            }
+            (ServerState::Ejected, _) => Some("does not answer"),
+            (ServerState::NotReady, _) => Some("says that it is not ready (/readyz)"),
+            (ServerState::Ready, _) if self.is_slow => {
+                Some("answers much more slowly than the others; it gets few requests")
+            }
+            (ServerState::Ready, _) => None,
+        }
+    }
+}
+
+/// A server as it was configured.
+#[derive(Clone, Debug)]
+pub struct ConfiguredServer {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Its seats; `None` for an equal part of all. Of a name that is resolved, the seats of each address.
+    pub seats: Option<Seats>,
+    /// Whether each address of its name is a server.
+    pub is_resolved: bool,
+}
+
+/// How requests are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// All requests of a client's connection go to one server, as long as that has room.
+    #[default]
+    Connection,
+    /// Each request goes to the least loaded server.
+    Request,
+}
+
+/// All servers behind the gateway. Shared by all cores and the control side.
+#[derive(Debug)]
+pub struct UpstreamServers {
+    configured: Vec<ConfiguredServer>,
+    list: ArcSwap<Vec<Arc<UpstreamServer>>>,
+    places: Arc<Places>,
+    spread: Spread,
+    /// The seats that servers without their own share.
+    shared_seats: Mutex<Seats>,
+    total: watch::Sender<Seats>,
+    /// Something happened that the monitor is to see at once.
+    changed: Notify,
+    clock: Clock,
+}
+
+impl UpstreamServers {
+    /// These servers, which share `shared_seats` if they have no seats of their own. The addresses of names that are resolved are
+    /// added by the monitor, or by [`resolve`](monitor::resolve).
+    pub fn new(
+        configured: Vec<ConfiguredServer>,
+        shared_seats: Seats,
+        spread: Spread,
+        clock: Clock,
+    ) -> Arc<Self> {
+        let places = Arc::<Places>::default();
+        let now = clock.now();
+        let parts = equal_parts(shared_seats, configured.len());
+        let fixed = configured.iter().zip(parts).enumerate();
+        let fixed = fixed.filter(|(_, (server, _))| !server.is_resolved);
+        let list: Vec<_> = fixed
+            .map(|(group, (server, part))| {
+                let seats = server.seats.unwrap_or(part);
+                let (endpoint, places) = (server.endpoint.clone(), Arc::clone(&places));
+                Arc::new(UpstreamServer::new(
+                    endpoint,
+                    seats,
+                    group,
+                    Health::new(now),
+                    places,
+                ))
+            })
+            .collect();
+        let total = total_seats(&list).max(1);
+        Arc::new(Self {
+            configured,
+            list: ArcSwap::from_pointee(list),
+            places,
+            spread,
+            shared_seats: Mutex::new(shared_seats),
+            total: watch::Sender::new(total),
+            changed: Notify::new(),
+            clock,
+        })
+    }
+
+    /// The servers at this moment.
+    pub fn list(&self) -> Guard<Arc<Vec<Arc<UpstreamServer>>>> {
+        self.list.load()
+    }
+
+    /// Where requests wait for room at any server.
+    pub fn places(&self) -> &Arc<Places> {
+        &self.places
+    }
+
+    /// How requests are spread.
+    pub fn spread(&self) -> Spread {
+        self.spread
+    }
+
+    /// The seats of all servers together, as they change.
+    pub fn total_seats(&self) -> watch::Receiver<Seats> {
+        self.total.subscribe()
+    }
+
+    /// The configured servers.
+    pub fn configured(&self) -> &[ConfiguredServer] {
+        &self.configured
+    }
+
+    /// A server that takes requests, the one listed first among the least loaded; if none does, the first.
+    pub fn any(&self) -> Option<Arc<UpstreamServer>> {
+        let list = self.list.load();
+        let open = list.iter().find(|server| server.load.capacity() > 0);
+        open.or(list.first()).cloned()
+    }
+
+    /// Gives servers without seats of their own their parts of so many seats.
+    pub fn share_seats(&self, seats: Seats) {
+        *lock(&self.shared_seats) = seats;
+        self.set_parts();
+        self.publish();
+    }
+
+    /// No connection to `server` can be opened: it gets no request until a probe succeeds.
+    pub fn not_connected(&self, server: &Arc<UpstreamServer>) {
+        let now = self.clock.now();
+        let changed = lock(&server.health).not_connected(now);
+        self.after(server, changed);
+    }
+
+    /// `server` took a request and did not answer it. After the third in a row it gets none for some time.
+    pub fn failed(&self, server: &Arc<UpstreamServer>) {
+        if server.load.failed() {
+            let now = self.clock.now();
+            let changed = lock(&server.health).requests_fail(now, EjectionReason::Failing);
+            self.after(server, changed);
+        }
+    }
+
+    /// Publishes what a change of one server's health means.
+    fn after(&self, server: &Arc<UpstreamServer>, changed: bool) {
+        if changed {
+            if server.state() == ServerState::Ejected {
+                server.counts.ejections.fetch_add(1, Ordering::Relaxed);
+            }
+            server.load.forget_failures();
+            server.apply_health(self.clock.now());
+            self.publish();
+            log_condition(server);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Applies the health of all servers, and tells their seats.
+    fn publish(&self) {
+        let list = self.list.load();
+        let total = total_seats(&list).max(1);
+        self.total.send_if_modified(|now| {
+            let changed = *now != total;
+            *now = total;
+            changed
+        });
+    }
+
+    /// Gives each server its seats: its own, or its part of what those share that have none.
+    fn set_parts(&self) {
+        let shared = *lock(&self.shared_seats);
+        let list = self.list.load();
+        let parts = equal_parts(shared, self.configured.len());
+        for (group, (configured, part)) in self.configured.iter().zip(parts).enumerate() {
+            let of_group = list
+                .iter()
+                .filter(|server| server.group == group && server.is_listed.load(Ordering::Relaxed));
+            let of_group: Vec<_> = of_group.collect();
+            let parts = equal_parts(part, of_group.len());
+            for (server, part) in of_group.into_iter().zip(parts) {
+                server.load.set_seats(configured.seats.unwrap_or(part));
+                server.apply_health(self.clock.now());
+            }
+        }
+    }
+}
+
+/// Logs how a server is, after that changed.
+fn log_condition(server: &UpstreamServer) {
+    let name = server.name();
+    if let Some(problem) = server.condition().problem() {
+        let why = server.endpoint.problem().map(|error| error.to_string());
+        tracing::warn!(server = %name, why, "an API server gets no new requests, or few: it {problem}");
+    } else {
+        tracing::info!(server = %name, "an API server takes requests again");
+    }
+}
+
+/// `seats` in so many equal parts; the first ones have one more where they cannot be equal, and none is 0.
+fn equal_parts(seats: Seats, parts: usize) -> impl Iterator<Item = Seats> {
+    let number = Seats::try_from(parts.max(1)).unwrap_or(Seats::MAX);
+    let (each, more) = (seats / number, seats % number);
+    (0..number).map(move |index| (each + Seats::from(index < more)).max(1))
+}
