@@ -65,7 +65,8 @@ pub use reply_body::{ReplyBody, TunnelGuard};
 pub use reply_guard::ReplyGuard;
 pub use reply_pipe::{ReaderPace, ReplyPipe, UpstreamGuard};
 pub use request_context::{
-    BodyActivity, FlowUids, RequestContext, RequestObserver, RequestProgress, UnenforcedDecision,
+    BodyActivity, ExecutionSeats, FlowUids, RequestContext, RequestObserver, RequestProgress,
+    UnenforcedDecision,
 };
 pub use request_kind::RequestKind;
 pub use reset_limits::ResetLimits;

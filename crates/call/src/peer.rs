@@ -1,6 +1,7 @@
 //! The client's end of a connection.
 
 use std::{
+    any::Any,
     cell::RefCell,
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
@@ -20,6 +21,8 @@ pub struct Peer {
     /// What is kept of the authentication of its requests. Only `auth` uses it, and borrows it for one call at a
     /// time.
     pub identity: RefCell<PeerIdentityCache>,
+    /// The server that its requests prefer, where there are several. Only `forward` uses it.
+    pub server: RefCell<Option<Box<dyn Any>>>,
     /// The address without the port.
     address: HeaderValue,
 }
@@ -41,6 +44,7 @@ impl Peer {
             remote,
             tls,
             identity: RefCell::default(),
+            server: RefCell::default(),
             address: text_of(remote.ip()),
         }
     }

@@ -5,6 +5,7 @@
 //! allocation, shared by all layers, together with the [`Trace`], which is only observed.
 
 use std::{
+    any::Any,
     cell::{Cell, OnceCell, RefCell},
     fmt,
     rc::Rc,
@@ -47,6 +48,24 @@ pub enum BodyActivity {
     Data,
     /// There was nothing to hand over.
     Pending,
+}
+
+/// The seats with which a request executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExecutionSeats {
+    /// How many, at least 1.
+    pub width: u32,
+    /// Whether flow control limits them: not in an exempt level, and not where decisions are not enforced.
+    pub is_limited: bool,
+}
+
+impl Default for ExecutionSeats {
+    fn default() -> Self {
+        Self {
+            width: 1,
+            is_limited: false,
+        }
+    }
 }
 
 /// UIDs of a FlowSchema and its priority level, as header values; never empty.
@@ -105,6 +124,10 @@ pub struct RequestContext {
     pub reply_bytes: Cell<u64>,
     /// What the last poll of the reply's body returned; taken by the task of an HTTP/2 stream.
     pub reply_activity: Cell<BodyActivity>,
+    /// The seats with which it executes.
+    pub seats: Cell<ExecutionSeats>,
+    /// What is charged to the server that the request was sent to, where there are several. Dropping it takes the charge back.
+    pub server_charge: RefCell<Option<Box<dyn Any>>>,
     /// The shared upstream connection on which the response is awaited.
     pub awaited: AwaitedConnection,
     /// The request itself, once it exceeded its deadline.

@@ -5,7 +5,7 @@
 //! core. Each layer writes its own cells once.
 
 use std::{
-    cell::{Cell, OnceCell},
+    cell::{Cell, OnceCell, RefCell},
     net::SocketAddr,
     sync::Arc,
     time::Duration,
@@ -56,6 +56,13 @@ pub struct Trace {
     pub request_bytes: Cell<u64>,
     /// Why the request was refused, in one word; the same as in the reply and in the metrics.
     pub reason: Cell<Option<&'static str>>,
-    /// Name of the upstream that the request was sent to.
-    pub upstream: OnceCell<Arc<str>>,
+    /// Name of the upstream, or of the server of several, that the request was sent to last.
+    pub upstream: RefCell<Option<Arc<str>>>,
+}
+
+impl Trace {
+    /// The request is sent to the upstream of this name.
+    pub fn set_upstream(&self, name: &Arc<str>) {
+        *self.upstream.borrow_mut() = Some(Arc::clone(name));
+    }
 }

@@ -11,7 +11,7 @@ use super::{
     wait_limit::wait_deadline,
     waiters::Waiter,
 };
-use fairgate_call::{Call, FlowRejection, RequestKind, UnenforcedDecision};
+use fairgate_call::{Call, ExecutionSeats, FlowRejection, RequestKind, UnenforcedDecision};
 use fairgate_core::{
     apf::{
         Flow, SchemaIndex, Work,
@@ -163,6 +163,10 @@ impl Gate {
         let _ = context.trace.level.set(Arc::clone(&facts.level));
         let _ = context.flow_uids.set(facts.uids.clone());
         context.trace.initial_seats.set(work.initial_seats);
+        context.seats.set(ExecutionSeats {
+            width: work.initial_seats,
+            is_limited: false,
+        });
         context.trace.final_seats.set(work.final_seats);
         context
             .trace

@@ -13,7 +13,8 @@ use super::{
     shadow::ShadowedExecution, waiters::Waiter,
 };
 use fairgate_call::{
-    BodyEnd, ClientBody, ReplyGuard, ReplyPipe, RequestContext, RequestKind, UpstreamGuard,
+    BodyEnd, ClientBody, ExecutionSeats, ReplyGuard, ReplyPipe, RequestContext, RequestKind,
+    UpstreamGuard,
 };
 use fairgate_core::{
     apf::{level::Ticket, scope::StatsScope},
@@ -78,9 +79,16 @@ impl Seat {
         };
         let access = Access::of(&digest.info.verb);
         gate.cells.executing(access).enter();
+        let limited = limited && is_seated;
+        let is_limited = limited;
+        let seats = context.seats.get();
+        context.seats.set(ExecutionSeats {
+            is_limited,
+            ..seats
+        });
         Self {
             gate,
-            limited: limited && is_seated,
+            limited,
             is_seated,
             shadowed,
             waiter,
@@ -172,6 +180,8 @@ impl Drop for Seat {
         let took = self.gate.turn().since(self.since);
         let access = Access::of(&self.digest.info.verb);
         self.gate.cells.executing(access).leave();
+        // Before the seats, so that what is charged to servers is never more than the seats in use.
+        drop(self.context.server_charge.borrow_mut().take());
         let is_refused = self.context.is_refused.get();
         if let Some(execution) = self.shadowed.take() {
             execution.ended(took, is_refused);

@@ -18,6 +18,10 @@ pub struct ConnectionLimit {
     /// Streams that a connection may have: what the upstream announced last, or the gateway's own limit.
     streams_each: AtomicUsize,
     lanes: [InUse; Lane::ALL.len()],
+    /// The limits of all servers, where streams are counted as well.
+    all: Option<Arc<Self>>,
+    /// How many servers there are.
+    servers: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +44,19 @@ impl ConnectionLimit {
             max_connections,
             streams_each: AtomicUsize::new(streams_each),
             lanes: Default::default(),
+            all: None,
+            servers: AtomicUsize::new(1),
+        })
+    }
+
+    /// The same limits for the connections to one of several servers. Its streams are counted here as well.
+    pub fn of_server(self: &Arc<Self>) -> Arc<Self> {
+        Arc::new(Self {
+            max_connections: self.max_connections,
+            streams_each: AtomicUsize::new(self.streams_each.load(Ordering::Relaxed)),
+            lanes: Default::default(),
+            all: Some(Arc::clone(self)),
+            servers: AtomicUsize::new(1),
         })
     }
 
@@ -50,7 +67,13 @@ impl ConnectionLimit {
 
     /// The maximum number of streams that all connections of a lane may have together.
     pub fn streams_limit(&self) -> usize {
-        self.max_connections * self.streams_each.load(Ordering::Relaxed)
+        let streams_each = self.streams_each.load(Ordering::Relaxed);
+        self.max_connections * streams_each * self.servers.load(Ordering::Relaxed)
+    }
+
+    /// There are so many servers, each with these limits.
+    pub fn set_servers(&self, servers: usize) {
+        self.servers.store(servers.max(1), Ordering::Relaxed);
     }
 
     /// Whether there may be one more connection. A core that has `none` may always open one.
@@ -76,25 +99,29 @@ impl ConnectionLimit {
 impl ConnectionLimitGuard {
     /// The upstream allows this many streams on a connection.
     pub(super) fn set_streams_each(&self, streams: usize) {
-        self.of.streams_each.store(streams, Ordering::Relaxed);
+        for limit in [Some(&self.of), self.of.all.as_ref()].into_iter().flatten() {
+            limit.streams_each.store(streams, Ordering::Relaxed);
+        }
     }
 
-    fn streams(&self) -> Option<&AtomicUsize> {
+    fn streams(&self) -> impl Iterator<Item = &AtomicUsize> {
         // Ordinary requests are too many and too short for a counter that all cores write.
         let counted = matches!(self.lane, Lane::Watches | Lane::LongRunning);
-        counted.then(|| &self.of.lanes[self.lane as usize].streams)
+        let limits = [Some(&self.of), self.of.all.as_ref()];
+        let limits = limits.into_iter().flatten().filter(move |_| counted);
+        limits.map(|limit| &limit.lanes[self.lane as usize].streams)
     }
 
     /// Counts one more stream in use.
     pub(super) fn begin_stream(&self) {
-        if let Some(streams) = self.streams() {
+        for streams in self.streams() {
             streams.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Counts one less stream.
     pub(super) fn end_stream(&self) {
-        if let Some(streams) = self.streams() {
+        for streams in self.streams() {
             streams.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -137,5 +164,21 @@ mod tests {
         guard.begin_stream();
         guard.end_stream();
         assert_eq!((all.streams(Lane::Watches), all.streams_limit()), (1, 150));
+    }
+
+    #[test]
+    fn each_server_has_the_whole_limit_and_streams_are_counted_together() {
+        let all = ConnectionLimit::new(1, 100);
+        all.set_servers(2);
+        let servers = [all.of_server(), all.of_server()];
+        let guards = servers
+            .each_ref()
+            .map(|server| server.enter(Lane::Watches, false).unwrap());
+        assert!(servers[0].enter(Lane::Watches, false).is_none());
+        guards.iter().for_each(ConnectionLimitGuard::begin_stream);
+        guards[0].begin_stream();
+        guards[0].end_stream();
+        assert_eq!((all.streams(Lane::Watches), all.streams_limit()), (2, 200));
+        assert_eq!(servers[1].streams(Lane::Watches), 1);
     }
 }

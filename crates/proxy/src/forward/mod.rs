@@ -27,6 +27,9 @@ mod outgoing_lines;
 mod pool;
 mod resets;
 mod retryable_body;
+mod route;
+mod send_failure;
+mod server_choice;
 pub mod settings;
 mod tunnel;
 
@@ -45,6 +48,7 @@ use http::{
     HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, uri::PathAndQuery,
 };
 use pin_project_lite::pin_project;
+use smallvec::SmallVec;
 use tokio::time::Sleep;
 use tower::Service;
 
@@ -54,18 +58,19 @@ pub use identity_writer::WriteIdentity;
 pub use lane::Lane;
 pub use settings::{ReservedHeaders, UpstreamProtocol, UpstreamSettings};
 
-use connect::ConnectError;
 use connections::{Http1Head, LeasedConnection, RequestHead, UnreadResponse};
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     AbandonedResponse, Call, ClientBody, OnFailure, Refusal, Reply, ReplyBody, RequestContext,
-    RequestKind, RequestProgress, UnfinishedRequest, identity_headers::IdentityError,
+    RequestKind, RequestProgress, Trace, UnfinishedRequest, identity_headers::IdentityError,
 };
 use fairgate_core::digest::User;
-use fairgate_upstream::dial_error::DialError;
+use fairgate_upstream::endpoint::Endpoint;
 use outgoing_lines::OutgoingLines;
-use pool::Pool;
-use retryable_body::{BodyRecovery, ClientFailure, RecoveredBody, RetryableBody};
+use retryable_body::{BodyRecovery, RecoveredBody, RetryableBody};
+use route::Route;
+use send_failure::{AttemptFailure, Blame, SendFailure, may_be_passing};
+use server_choice::{ChosenServer, LongRunningGuard, ServerChoice};
 
 /// The maximum number of attempts to send a request, if sending it again is safe. More than two, because an upstream
 /// may close several connections at the same time.
@@ -80,16 +85,20 @@ pub struct Forward {
 struct Forwarder {
     settings: Arc<UpstreamSettings>,
     identity: Rc<dyn WriteIdentity>,
-    pool: Pool,
+    target: Target,
     clock: Clock,
-    /// The upstream's name for the trace. A copy: each request counts a reference to it, and cores are not to share that.
-    name: Arc<str>,
-    /// The upstream's name, as HTTP/1 has it in a header.
-    host: HeaderValue,
     /// Memory for the header lines of an HTTP/1 request.
     lines: Cell<RequestHeaderLines>,
     /// A header of the gateway itself that the upstream would take for a part of an identity.
     mixed_name: Option<HeaderName>,
+}
+
+/// Where calls go.
+enum Target {
+    /// To the one upstream.
+    One(Route),
+    /// To one of several servers.
+    Several(ServerChoice),
 }
 
 /// How much memory is kept for the header lines of the next request, in bytes.
@@ -97,21 +106,21 @@ const LINES_KEPT: usize = 16 << 10;
 
 impl Forward {
     /// A service for the calling core, with an empty pool.
-    #[expect(
-        clippy::missing_panics_doc,
-        reason = "an authority consists of visible ASCII characters"
-    )]
     pub fn new(
         settings: Arc<UpstreamSettings>,
         identity: Rc<dyn WriteIdentity>,
         clock: Clock,
     ) -> Self {
-        let host = HeaderValue::from_str(settings.endpoint.authority().as_str());
+        let target = match &settings.servers {
+            None => Target::One(Route::new(Arc::clone(&settings), &clock)),
+            Some(servers) => {
+                let (servers, settings) = (Arc::clone(servers), Arc::clone(&settings));
+                Target::Several(ServerChoice::new(servers, settings, clock.clone()))
+            }
+        };
         Self {
             forwarder: Rc::new(Forwarder {
-                pool: Pool::new(&settings, &clock),
-                name: Arc::from(&**settings.endpoint.name()),
-                host: host.expect("an authority is valid in a header"),
+                target,
                 lines: Cell::default(),
                 mixed_name: headers::own_identity_name(&*identity),
                 settings,
@@ -140,11 +149,13 @@ impl Service<Call> for Forward {
             let until = forwarder.settings.wait_until(call.received, deadline);
             forwarder.clock.instant(until)
         });
-        let _ = context.trace.upstream.set(Arc::clone(&forwarder.name));
+        if let Target::One(route) = &forwarder.target {
+            context.trace.set_upstream(&route.name);
+        }
         let answer = async move {
             match upgrade {
                 // Boxed, so that other requests do not carry the size of its future.
-                Some(upgrade) => Box::pin(tunnel::open(&forwarder, call, upgrade)).await,
+                Some(upgrade) => Box::pin(forwarder.tunnel(call, upgrade)).await,
                 None => forwarder.forward(call).await,
             }
         };
@@ -184,8 +195,11 @@ impl Future for Forwarding {
                 };
                 this.context.timed_out.set(Box::pin(rest));
                 let trace = &this.context.trace;
-                let upstream = trace.upstream.get().map_or("", |name| &**name);
-                failure_log::timed_out(trace.received.get(), upstream);
+                let upstream = trace.upstream.borrow();
+                failure_log::timed_out(
+                    trace.received.get(),
+                    upstream.as_deref().unwrap_or_default(),
+                );
             }
             Poll::Ready(_) => {}
         }
@@ -246,35 +260,118 @@ impl Forwarder {
     async fn forward(&self, mut call: Call) -> Result<Reply, Refusal> {
         self.refuse_mixed_name()?;
         let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
-        self.send(&call, body).await
+        match &self.target {
+            Target::One(route) => {
+                let sent = self.send(route, &call, body, SameServer::Again).await;
+                sent.map_err(|failure| failure.refusal)
+            }
+            // Boxed, so that requests to one upstream do not carry the size of its future.
+            Target::Several(choice) => Box::pin(self.send_to_any(choice, &call, body)).await,
+        }
+    }
+
+    /// Opens a tunnel: it stays with the server that it was opened to.
+    async fn tunnel(&self, call: Call, upgrade: HeaderValue) -> Result<Reply, Refusal> {
+        self.refuse_mixed_name()?;
+        let choice = match &self.target {
+            Target::One(route) => return tunnel::open(self, route, call, upgrade).await,
+            Target::Several(choice) => choice,
+        };
+        let routes = choice.current();
+        let chosen = choice.choose(&routes, &call, &[]).await;
+        let ChosenServer { server, route, .. } = chosen.ok_or(Refusal::UpstreamUnreachable)?;
+        let kind = call.kind;
+        let mut reply = tunnel::open(self, &route, call, upgrade).await?;
+        if let Some(guard) = LongRunningGuard::of(kind, &server) {
+            reply.body_mut().hold(guard);
+        }
+        Ok(reply)
+    }
+
+    /// Sends the call to a server, and to others as long as that is safe and might help.
+    async fn send_to_any(
+        &self,
+        choice: &ServerChoice,
+        call: &Call,
+        mut body: ClientBody,
+    ) -> Result<Reply, Refusal> {
+        let routes = choice.current();
+        let mut excluded = SmallVec::<[usize; 4]>::new();
+        let mut refusal = Refusal::UpstreamUnreachable;
+        // A read may be what makes servers fail: it is not tried at all of them.
+        let mut repeated = false;
+        while let Some(chosen) = choice.choose(&routes, call, &excluded).await {
+            let sent_at = self.clock.turn();
+            let failure = match self
+                .send(&chosen.route, call, body, SameServer::Never)
+                .await
+            {
+                Ok(mut reply) => {
+                    if let Some(guard) = LongRunningGuard::of(call.kind, &chosen.server) {
+                        reply.body_mut().hold(guard);
+                    } else {
+                        let took = self.clock.turn().since(sent_at);
+                        chosen.server.answered(reply.status().as_u16(), took);
+                    }
+                    return Ok(reply);
+                }
+                Err(failure) => failure,
+            };
+            let servers = choice.servers();
+            match failure.blame {
+                Blame::NotConnected => servers.not_connected(&chosen.server),
+                Blame::NotAnswered => servers.failed(&chosen.server),
+                Blame::Nobody => {}
+            }
+            refusal = failure.refusal;
+            excluded.push(chosen.index);
+            drop(call.context.server_charge.borrow_mut().take());
+            server_choice::forget_preference(&call.peer);
+            let is_read = failure.blame == Blame::NotAnswered;
+            match failure.unsent {
+                Some(whole) if !(is_read && std::mem::replace(&mut repeated, true)) => {
+                    call.context.progress.set(RequestProgress::NotSent);
+                    self.settings.events.send(ConnectionEvent::SentAgain);
+                    body = whole;
+                }
+                _ => return Err(refusal),
+            }
+        }
+        Err(refusal)
     }
 
     /// Sends the call, again if that failed and is safe, and returns the reply.
-    async fn send(&self, call: &Call, body: ClientBody) -> Result<Reply, Refusal> {
+    async fn send(
+        &self,
+        route: &Route,
+        call: &Call,
+        body: ClientBody,
+        same_server: SameServer,
+    ) -> Result<Reply, SendFailure> {
         let lane = lane_of(call);
         let mut body = body;
         let mut left = MAX_ATTEMPTS - 1;
         loop {
             let fresh = left < MAX_ATTEMPTS - 1;
-            let acquired = match self.pool.take(lane, fresh) {
+            let acquired = match route.pool.take(lane, fresh) {
                 Some(leased) => Ok(leased),
                 // Boxed, so that the other requests do not carry the size of its future.
-                None => Box::pin(self.pool.acquire(lane, call.kind, fresh)).await,
+                None => Box::pin(route.pool.acquire(lane, call.kind, fresh)).await,
             };
             let leased = match acquired {
                 Ok(leased) => leased,
-                Err(error) if left == MAX_ATTEMPTS - 1 && may_be_passing(&error) => {
+                Err(error)
+                    if left == MAX_ATTEMPTS - 1
+                        && same_server == SameServer::Again
+                        && may_be_passing(&error) =>
+                {
                     left -= 1;
                     continue;
                 }
-                Err(ConnectError::Full { .. }) => return Err(Refusal::UpstreamFull),
-                Err(error) => {
-                    tracing::debug!(%error, "no upstream connection");
-                    return Err(Refusal::UpstreamUnreachable);
-                }
+                Err(error) => return Err(SendFailure::not_connected(&error, body)),
             };
-            let request = self.request(call, &leased)?;
-            match self.attempt(call, leased, request, body).await {
+            let request = self.request(route, call, &leased)?;
+            match self.attempt(call, leased, request, body, same_server).await {
                 Ok(response) => {
                     let reply = self.reply(call, response);
                     // No upgrade was requested. A `101` must not be relayed, and the connection must not be used.
@@ -282,7 +379,7 @@ impl Forwarder {
                         tracing::warn!(
                             "the upstream switched protocols although no upgrade was requested"
                         );
-                        return Err(Refusal::UpstreamFailed);
+                        return Err(Refusal::UpstreamFailed.into());
                     }
                     return Ok(reply);
                 }
@@ -291,7 +388,7 @@ impl Forwarder {
                     left -= 1;
                     body = recovered;
                 }
-                Err(failed) => return Err(failed.refusal()),
+                Err(failed) => return Err(failed.into()),
             }
         }
     }
@@ -302,6 +399,7 @@ impl Forwarder {
         leased: LeasedConnection,
         head: RequestHead<'_>,
         body: ClientBody,
+        same_server: SameServer,
     ) -> Result<UnreadResponse, AttemptFailure> {
         let recovery = BodyRecovery::of(&body);
         let shared = leased.shared();
@@ -333,17 +431,22 @@ impl Forwarder {
         if unprocessed {
             call.context.progress.set(RequestProgress::NotSent);
         }
-        let is_safe = unprocessed || (failure.is_stale && call.kind.may_repeat());
+        let may_repeat = call.kind.may_repeat();
+        let is_safe = unprocessed || (failure.is_stale && may_repeat);
         match recovery.recover() {
             RecoveredBody::Whole(body) if is_safe => {
                 call.context.trace.request_bytes.set(0);
                 Err(AttemptFailure::Again(body))
             }
+            RecoveredBody::Whole(body) if may_repeat && same_server == SameServer::Never => {
+                call.context.trace.request_bytes.set(0);
+                log_lost(trace, &error);
+                Err(AttemptFailure::Elsewhere(body))
+            }
             RecoveredBody::ClientFailed(failure) => Err(AttemptFailure::Client(failure)),
             _ if unprocessed => Err(AttemptFailure::Unsent),
             _ => {
-                let upstream = trace.upstream.get().map_or("", |name| &**name);
-                failure_log::lost(trace.received.get(), upstream, &error);
+                log_lost(trace, &error);
                 Err(AttemptFailure::Upstream)
             }
         }
@@ -352,14 +455,15 @@ impl Forwarder {
     /// The head to send: the target's bytes unchanged, and headers copied one by one.
     fn request<'a>(
         &'a self,
+        route: &'a Route,
         call: &'a Call,
         leased: &LeasedConnection,
     ) -> Result<RequestHead<'a>, Refusal> {
-        let (settings, identity) = (&*self.settings, &*self.identity);
+        let (settings, identity) = (&*route.settings, &*self.identity);
         if leased.is_http2() {
             let mut head = Request::new(());
             *head.method_mut() = call.request.method().clone();
-            *head.uri_mut() = self.target(call, true)?;
+            *head.uri_mut() = target(call, Some(&route.settings.endpoint))?;
             let most = call.request.headers().len() + headers::MOST_ADDED;
             // It grows if that is too much to ask for.
             let _ = head.headers_mut().try_reserve(most);
@@ -370,7 +474,7 @@ impl Forwarder {
         let mut lines = self.lines.take();
         lines.clear(LINES_KEPT);
         let out = OutgoingLines::Http1(&mut lines);
-        headers::outgoing(call, settings, identity, Some(&self.host), out)?;
+        headers::outgoing(call, settings, identity, Some(&route.host), out)?;
         let target = call.request.uri().path_and_query();
         Ok(RequestHead::Http1(Http1Head {
             method: call.request.method(),
@@ -382,23 +486,6 @@ impl Forwarder {
             lines,
             spare: &self.lines,
         }))
-    }
-
-    fn target(&self, call: &Call, http2: bool) -> Result<Uri, Refusal> {
-        let mut parts = http::uri::Parts::default();
-        parts.path_and_query = call.request.uri().path_and_query().map(|target| {
-            // An empty path reads as "/" but would be written as nothing.
-            if target.as_str() == "/" {
-                PathAndQuery::from_static("/")
-            } else {
-                target.clone()
-            }
-        });
-        if http2 {
-            parts.scheme = Some(self.settings.endpoint.scheme());
-            parts.authority = Some(self.settings.endpoint.authority().clone());
-        }
-        Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
     }
 
     fn reply(&self, call: &Call, response: UnreadResponse) -> Reply {
@@ -418,38 +505,38 @@ impl Forwarder {
     }
 }
 
-/// Why an attempt failed.
-enum AttemptFailure {
-    /// It may be sent again: the upstream has not processed it, or it is a read that the end of an idle connection
-    /// interrupted. Here is its complete body.
-    Again(ClientBody),
-    /// The upstream has not processed it, but part of the body is lost.
-    Unsent,
-    /// The client's body is incomplete.
-    Client(ClientFailure),
-    /// The upstream may have processed it.
-    Upstream,
-}
-
-impl AttemptFailure {
-    fn refusal(self) -> Refusal {
-        match self {
-            Self::Again(_) | Self::Unsent => Refusal::UpstreamUnreachable,
-            Self::Client(ClientFailure::Incomplete) => {
-                Refusal::Malformed("the request's body is incomplete")
-            }
-            Self::Client(ClientFailure::TooSlow) => Refusal::BodyTooSlow,
-            Self::Upstream => Refusal::UpstreamFailed,
+/// The target of the request to send; with the endpoint's scheme and authority, as HTTP/2 has them there.
+fn target(call: &Call, endpoint: Option<&Endpoint>) -> Result<Uri, Refusal> {
+    let mut parts = http::uri::Parts::default();
+    parts.path_and_query = call.request.uri().path_and_query().map(|target| {
+        // An empty path reads as "/" but would be written as nothing.
+        if target.as_str() == "/" {
+            PathAndQuery::from_static("/")
+        } else {
+            target.clone()
         }
+    });
+    if let Some(endpoint) = endpoint {
+        parts.scheme = Some(endpoint.scheme());
+        parts.authority = Some(endpoint.authority().clone());
     }
+    Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
 }
 
-/// Whether another attempt to connect may succeed at once: the server may just have been replaced.
-fn may_be_passing(error: &ConnectError) -> bool {
-    match error {
-        ConnectError::Full { .. } | ConnectError::Dial(DialError::TimedOut { .. }) => false,
-        ConnectError::Dial(_) | ConnectError::Http { .. } => true,
-    }
+/// Whether a server that could not be reached is tried again by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SameServer {
+    /// It is the only one.
+    Again,
+    /// Another one is tried.
+    Never,
+}
+
+/// Logs that the upstream closed a connection before it answered.
+fn log_lost(trace: &Trace, error: &(dyn std::error::Error + 'static)) {
+    let upstream = trace.upstream.borrow();
+    let upstream = upstream.as_deref().unwrap_or_default();
+    failure_log::lost(trace.received.get(), upstream, error);
 }
 
 /// The lane of a call.

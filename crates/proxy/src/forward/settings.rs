@@ -10,6 +10,7 @@ use fairgate_core::time::Time;
 use fairgate_upstream::{
     dial::{IDLE_TIMEOUT, PING_INTERVAL, PING_TIMEOUT},
     endpoint::Endpoint,
+    servers::UpstreamServers,
     tls::UpstreamTls,
 };
 
@@ -21,6 +22,8 @@ const GRACE_SHARE: u32 = 20;
 pub struct UpstreamSettings {
     /// The address of the upstream, and how to connect to it.
     pub endpoint: Endpoint,
+    /// The servers that requests are spread over, where there are several. `endpoint` is the first of them then.
+    pub servers: Option<Arc<UpstreamServers>>,
     /// Which HTTP version to speak.
     pub protocol: UpstreamProtocol,
     /// How long after a request's deadline the gateway still waits at most for the upstream's own timeout reply: 5 s. It is
@@ -107,6 +110,7 @@ impl UpstreamSettings {
     pub fn at(endpoint: Endpoint) -> Self {
         Self {
             endpoint,
+            servers: None,
             protocol: UpstreamProtocol::Auto,
             deadline_grace: Duration::from_secs(5),
             silence: Duration::from_secs(60),
@@ -121,6 +125,16 @@ impl UpstreamSettings {
             head_bytes: 1 << 20,
             reserved_headers: ReservedHeaders::default(),
             events: EventSink::default(),
+        }
+    }
+
+    /// The same for one of the servers. Each has its own limit of connections.
+    pub(super) fn of_server(&self, endpoint: &Endpoint) -> Self {
+        Self {
+            endpoint: endpoint.clone(),
+            servers: None,
+            connection_limit: self.connection_limit.of_server(),
+            ..self.clone()
         }
     }
 

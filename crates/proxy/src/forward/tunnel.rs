@@ -32,6 +32,8 @@ use super::{
     headers,
     outgoing_lines::OutgoingLines,
     retryable_body::{BodyRecovery, RetryableBody},
+    route::Route,
+    target,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{
@@ -43,15 +45,15 @@ use fairgate_core::time::Time;
 /// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.
 pub(super) async fn open(
     forwarder: &Forwarder,
+    route: &Route,
     mut call: Call,
     protocol: HeaderValue,
 ) -> Result<Reply, Refusal> {
-    forwarder.refuse_mixed_name()?;
     // Taken before the reply is sent: hyper gives the client's connection away once it has written the 101.
     let client = hyper::upgrade::on(&mut *call.request);
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
-    let request = request(forwarder, &call, body, protocol)?;
-    let (mut sender, connection, open) = connect(forwarder).await?;
+    let request = request(forwarder, route, &call, body, protocol)?;
+    let (mut sender, connection, open) = connect(route).await?;
     let driver = fairgate_base::turns::spawn_local_boxed(async move {
         let _ = connection.with_upgrades().await;
     });
@@ -168,6 +170,7 @@ impl AsyncWrite for TunnelEnd<'_> {
 
 fn request(
     forwarder: &Forwarder,
+    route: &Route,
     call: &Call,
     body: ClientBody,
     protocol: HeaderValue,
@@ -180,11 +183,11 @@ fn request(
         None,
     ));
     *request.method_mut() = call.request.method().clone();
-    *request.uri_mut() = forwarder.target(call, false)?;
+    *request.uri_mut() = target(call, None)?;
     let headers = request.headers_mut();
-    let (settings, identity) = (&forwarder.settings, &*forwarder.identity);
+    let (settings, identity) = (&route.settings, &*forwarder.identity);
     let lines = OutgoingLines::List(headers);
-    headers::outgoing(call, settings, identity, Some(&forwarder.host), lines)?;
+    headers::outgoing(call, settings, identity, Some(&route.host), lines)?;
     let headers = request.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, protocol);
@@ -197,9 +200,9 @@ type Connected = (
     OpenConnection,
 );
 
-async fn connect(forwarder: &Forwarder) -> Result<Connected, Refusal> {
+async fn connect(route: &Route) -> Result<Connected, Refusal> {
     let NewConnection { socket, open, .. } =
-        forwarder.pool.connector.open(true).await.map_err(|error| {
+        route.pool.connector.open(true).await.map_err(|error| {
             tracing::warn!(%error, "cannot reach the upstream");
             Refusal::UpstreamUnreachable
         })?;

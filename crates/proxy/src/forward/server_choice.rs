@@ -1,0 +1,231 @@
+//! Which of several servers a call goes to, and the charge it is there.
+//!
+//! A client's connection prefers one server, unless requests are spread one by one. A call that finds all servers full waits for the first
+//! that has room: its level has given it seats, so this is a matter of a request that is wider than what any server has left, or of
+//! servers that were lost a moment ago.
+
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use super::{UpstreamSettings, route::Route};
+use fairgate_base::clock::Clock;
+use fairgate_call::{BodyEnd, Call, Peer, ReplyGuard, RequestKind};
+use fairgate_core::servers::{
+    load::{Charge, Choice, Demand, HasLoad as _, Preference, choose},
+    places::Waiting,
+};
+use fairgate_upstream::servers::{
+    Spread, UpstreamServer, UpstreamServers,
+    affinity::{Affinity, LongRunningAt},
+};
+
+/// The servers, and this core's ways to them.
+pub(super) struct ServerChoice {
+    servers: Arc<UpstreamServers>,
+    settings: Arc<UpstreamSettings>,
+    clock: Clock,
+    current: RefCell<Rc<ServerRoutes>>,
+    /// Where to begin among equally loaded servers.
+    turn: Cell<usize>,
+}
+
+/// The servers at one moment, and the way to each.
+pub(super) struct ServerRoutes {
+    servers: Arc<Vec<Arc<UpstreamServer>>>,
+    routes: Vec<Rc<Route>>,
+}
+
+/// The server that a call was given.
+pub(super) struct ChosenServer {
+    /// Which of those of the moment.
+    pub(super) index: usize,
+    pub(super) server: Arc<UpstreamServer>,
+    pub(super) route: Rc<Route>,
+}
+
+impl ServerChoice {
+    pub(super) fn new(
+        servers: Arc<UpstreamServers>,
+        settings: Arc<UpstreamSettings>,
+        clock: Clock,
+    ) -> Self {
+        let none = ServerRoutes {
+            servers: Arc::default(),
+            routes: Vec::new(),
+        };
+        Self {
+            servers,
+            settings,
+            clock,
+            current: RefCell::new(Rc::new(none)),
+            turn: Cell::new(0),
+        }
+    }
+
+    /// All servers.
+    pub(super) fn servers(&self) -> &Arc<UpstreamServers> {
+        &self.servers
+    }
+
+    /// The servers at this moment. Connections to those that stay are kept.
+    pub(super) fn current(&self) -> Rc<ServerRoutes> {
+        let list = self.servers.list();
+        let mut current = self.current.borrow_mut();
+        if !Arc::ptr_eq(&current.servers, &list) {
+            let route = |server: &Arc<UpstreamServer>| {
+                let mut known = current.servers.iter();
+                let known = known.position(|known| Arc::ptr_eq(known, server));
+                known.map_or_else(
+                    || {
+                        let settings = self.settings.of_server(server.endpoint());
+                        Rc::new(Route::new(Arc::new(settings), &self.clock))
+                    },
+                    |known| Rc::clone(&current.routes[known]),
+                )
+            };
+            let routes = list.iter().map(route).collect();
+            let servers = Arc::clone(&list);
+            self.settings.connection_limit.set_servers(servers.len());
+            *current = Rc::new(ServerRoutes { servers, routes });
+        }
+        Rc::clone(&current)
+    }
+
+    /// Charges a server that is not among `excluded`, waiting until one has room; `None` if there is none. The charge is kept in
+    /// the call's context.
+    pub(super) async fn choose(
+        &self,
+        routes: &ServerRoutes,
+        call: &Call,
+        excluded: &[usize],
+    ) -> Option<ChosenServer> {
+        let demand = demand(call);
+        let preference = Preference {
+            first: self.preferred(routes, call, demand, excluded),
+            excluded,
+            offset: self.turn.replace(self.turn.get().wrapping_add(1)),
+        };
+        let mut choice = choose(&routes.servers, demand, preference);
+        if let Choice::Full = choice {
+            let mut waiting = Waiting::new(Arc::clone(self.servers.places()));
+            choice = poll_fn(|cx| waiting.poll(cx, &routes.servers, demand, preference)).await;
+        }
+        let Choice::Charged(charge) = choice else {
+            return None;
+        };
+        Some(routes.chosen(charge, call))
+    }
+
+    /// The server that the client's connection prefers; a new one if it has none, or if that takes no requests any longer.
+    fn preferred(
+        &self,
+        routes: &ServerRoutes,
+        call: &Call,
+        demand: Demand,
+        excluded: &[usize],
+    ) -> Option<usize> {
+        // Watches are spread by their number alone.
+        if self.servers.spread() == Spread::Request || demand.is_long_running {
+            return None;
+        }
+        let mut kept = call.peer.server.borrow_mut();
+        let affinity = kept
+            .as_ref()
+            .and_then(|kept| kept.downcast_ref::<Affinity>());
+        let usable = |server: &Arc<UpstreamServer>| {
+            let index = routes
+                .servers
+                .iter()
+                .position(|one| Arc::ptr_eq(one, server));
+            index.filter(|index| server.load().capacity() > 0 && !excluded.contains(index))
+        };
+        let stays = affinity.filter(|affinity| !affinity.is_to_move());
+        if let Some(index) = stays.and_then(|affinity| usable(affinity.server())) {
+            return Some(index);
+        }
+        let open =
+            routes.servers.iter().enumerate().filter(|(index, server)| {
+                server.load().capacity() > 0 && !excluded.contains(index)
+            });
+        let (index, server) = open.min_by(|(_, a), (_, b)| fewer_connections(a, b))?;
+        *kept = Some(Box::new(Affinity::to(server)) as Box<dyn Any>);
+        Some(index)
+    }
+}
+
+/// Compares servers by their connections for the seats that they have.
+fn fewer_connections(a: &UpstreamServer, b: &UpstreamServer) -> std::cmp::Ordering {
+    let share = |one: &UpstreamServer, other: &UpstreamServer| {
+        u64::from(one.load().connections()) * u64::from(other.load().capacity())
+    };
+    share(a, b).cmp(&share(b, a))
+}
+
+/// What a call asks of a server.
+fn demand(call: &Call) -> Demand {
+    let seats = call.context.seats.get();
+    Demand {
+        width: seats.width,
+        is_limited: seats.is_limited,
+        is_long_running: call.kind.is_long_running(),
+    }
+}
+
+impl ServerRoutes {
+    fn chosen(&self, charge: Charge<UpstreamServer>, call: &Call) -> ChosenServer {
+        let server = Arc::clone(charge.server());
+        let is_it = |one: &Arc<UpstreamServer>| Arc::ptr_eq(one, &server);
+        // It was chosen from this list.
+        let index = self.servers.iter().position(is_it).unwrap_or_default();
+        let route = Rc::clone(&self.routes[index]);
+        *call.context.server_charge.borrow_mut() = Some(Box::new(charge));
+        call.context.trace.set_upstream(&route.name);
+        ChosenServer {
+            index,
+            server,
+            route,
+        }
+    }
+}
+
+/// Counts a watch, or another request that runs for long, at its server until its reply ends; and ends a watch that is to move
+/// to another server.
+pub(super) struct LongRunningGuard {
+    held: LongRunningAt,
+    is_watch: bool,
+}
+
+impl LongRunningGuard {
+    /// One more at `server`; `None` for other requests.
+    pub(super) fn of(kind: RequestKind, server: &Arc<UpstreamServer>) -> Option<Box<Self>> {
+        kind.is_long_running().then(|| {
+            Box::new(Self {
+                held: LongRunningAt::new(server),
+                is_watch: kind == RequestKind::Watch,
+            })
+        })
+    }
+}
+
+impl ReplyGuard for LongRunningGuard {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_watch {
+            self.held.poll_move(cx)
+        } else {
+            Poll::Pending
+        }
+    }
+
+    fn end(self: Box<Self>, _how: BodyEnd) {}
+}
+
+/// The connection of `peer` no longer prefers a server: the next request chooses anew.
+pub(super) fn forget_preference(peer: &Peer) {
+    peer.server.borrow_mut().take();
+}
