@@ -19,7 +19,8 @@ use super::{
     renewals::{Renewals, followed_certificate, followed_files},
     runtimes::Gateway,
     secure_admin::SecureAdmin,
-    settings::UpstreamClients,
+    settings::{self, UpstreamClients, identity::UpstreamCredential},
+    upstream_access::ServersInUse,
 };
 use fairgate_base::{clock::Clock, tasks, turns};
 use fairgate_config::Config;
@@ -50,6 +51,9 @@ pub(super) struct ControlTasks {
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) hash_key: [u8; 16],
     pub(super) secure_admin: Option<SecureAdmin>,
+    /// The servers behind the gateway, if there are several.
+    pub(super) servers: Option<ServersInUse>,
+    pub(super) credential: UpstreamCredential,
 }
 
 /// Where the admin ports are.
@@ -81,8 +85,12 @@ impl ControlTasks {
             hosting.serve_on_main_port(&view);
         }
         let applier = self.applier(&control);
+        if let Some(servers) = &self.servers {
+            servers.start(&self.config, &self.credential, applier.clone(), &control);
+            servers.expose(&self.telemetry);
+        }
         let admin = self.start_admin_ports(gateway, view)?;
-        let upstream = self.config.upstream.url.authority();
+        let upstream = settings::upstream_name(&self.config);
         tracing::info!(
             address = %gateway.address(),
             admin = %admin.plain,
@@ -115,6 +123,7 @@ impl ControlTasks {
             path: self.path,
             rules: self.rules,
             reviews: self.reviews,
+            servers: self.servers.map(|servers| Arc::clone(servers.servers())),
             applier,
             nudge,
             following,
@@ -149,10 +158,13 @@ impl ControlTasks {
     /// Adds the health checks of what follows the upstream, and registers its metrics.
     fn add_checks_of_followers(&self, mut checks: HealthChecks) -> HealthChecks {
         if self.config.has_upstream {
-            let endpoint = self.clients.reviews.endpoint().clone();
+            let target = self.clients.reviews.target().clone();
             checks = checks.note("upstream", move || {
-                endpoint.problem().map(|problem| problem.to_string())
+                target.problem().map(|problem| problem.to_string())
             });
+        }
+        if let Some(servers) = &self.servers {
+            checks = servers.add_health_check(checks);
         }
         if let Some(following) = &self.policies.following {
             checks = following.add_health_check(checks);

@@ -23,6 +23,7 @@ pub mod runtimes;
 mod secure_admin;
 mod settings;
 mod throttle;
+mod upstream_access;
 
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
@@ -63,13 +64,14 @@ use fairgate_proxy::{
     stack::{AdmissionLayers, EvictionLayers, stack},
 };
 use fairgate_store::{Store, StoreError};
-use fairgate_upstream::{endpoint::Endpoint, tls::UpstreamTls};
+use fairgate_upstream::{endpoint::Endpoint, servers::UpstreamServers};
 use hosted_api::HostedApi;
 use policies::{ObjectsFrom, Policies};
 use renewals::{Renewals, ServingCertificates};
 use secure_admin::SecureAdmin;
 use settings::UpstreamClients;
 use settings::identity::{IdentityWriter, UpstreamCredential};
+use upstream_access::{ServersInUse, UpstreamAccess};
 
 /// Why the gateway cannot start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +172,7 @@ where
     let hash_key = settings::hash_key(&config)?;
     let runtimes = Runtimes::new(evictions::has_budgets(&config))?;
     let (runtime, control) = runtimes.control();
-    let upstream = UpstreamAccess::new(&config)?;
+    let upstream = UpstreamAccess::new(&config, &clock, runtime)?;
     let clients = upstream.clients;
     let (forwarded, hosting, memory) = hosting::open(&config, &clients, &clock, &metrics, runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
@@ -182,6 +184,7 @@ where
     let (hosted, metrics, state) = (hosting.as_ref(), telemetry.metrics(), &policies.state);
     let evictor = evictions::evictor(&config, hosted, &clients, &clock, metrics, control);
     let admission = AdmissionPolicies::new(&config, hosted, forwarded, &clients, &clock, state)?;
+    let (servers, credential) = (upstream.servers.as_ref(), &upstream.credential);
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         responses: memory,
@@ -191,14 +194,13 @@ where
         evictor: evictor.clone(),
         hosted: hosted.map(|hosting| Arc::clone(&hosting.hosted)),
         ownership: ownership(&config),
-        forward: ForwardParts::new(&config, upstream.endpoint, &upstream.credential, metrics)?,
+        forward: ForwardParts::new(&config, &upstream.endpoint, servers, credential, metrics)?,
     };
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
     let app = app_settings(&config, access.serve);
     let mut gateway = Gateway::start(app, runtimes, build_stack(parts, layer))?;
     evictions::attach(evictor.as_ref(), &gateway, &telemetry);
     let shown = ServingCertificates::new(access.certificate, secure_admin.as_ref());
-    let credential = &upstream.credential;
     let renewals = Renewals::new(&config, shown, upstream.tls, credential, &telemetry, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let control = ControlTasks {
@@ -212,11 +214,13 @@ where
         hosting,
         admission,
         renewals,
-        clock,
         clients,
         telemetry,
         hash_key,
         secure_admin,
+        servers: servers.map(|servers| ServersInUse::new(Arc::clone(servers), clock.clone())),
+        credential: credential.clone(),
+        clock,
     };
     Ok(Running {
         admin: control.start(&mut gateway)?,
@@ -242,28 +246,6 @@ async fn load_policies(
     metrics.policy_applied(clock.now(), compiled.findings.len());
     policies.report_first(&compiled.findings).await;
     Ok((policies, compiled.policy))
-}
-
-/// How the upstream is reached.
-struct UpstreamAccess {
-    credential: UpstreamCredential,
-    tls: Option<UpstreamTls>,
-    endpoint: Endpoint,
-    clients: UpstreamClients,
-}
-
-impl UpstreamAccess {
-    fn new(config: &Config) -> Result<Self, ServeError> {
-        let credential = UpstreamCredential::new(config.upstream.token.as_ref());
-        let tls = settings::upstream_tls(config)?;
-        let endpoint = settings::endpoint(config, tls.clone())?;
-        Ok(Self {
-            clients: settings::upstream_clients(config, &endpoint, &credential),
-            credential,
-            tls,
-            endpoint,
-        })
-    }
 }
 
 /// How clients are served and authenticated.
@@ -410,11 +392,13 @@ impl ForwardParts {
     /// Registers the metrics of the connections that it uses.
     fn new(
         config: &Config,
-        endpoint: Endpoint,
+        endpoint: &Endpoint,
+        servers: Option<&Arc<UpstreamServers>>,
         credential: &UpstreamCredential,
         metrics: &Arc<GatewayMetrics>,
     ) -> Result<Self, ServeError> {
-        let mut settings = settings::upstream(config, endpoint);
+        let mut settings = settings::upstream(config, endpoint.clone());
+        settings.servers = servers.map(Arc::clone);
         settings.events = event_metrics::connections(metrics);
         if config.has_upstream {
             event_metrics::streams(metrics, &settings.connection_limit);

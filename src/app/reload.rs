@@ -19,6 +19,7 @@ use fairgate_policy_sources::{
     log_finding,
 };
 use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
+use fairgate_upstream::servers::UpstreamServers;
 
 /// Reloads the configuration at each SIGHUP.
 pub(super) struct Reload {
@@ -29,6 +30,8 @@ pub(super) struct Reload {
     pub(super) path: Option<PathBuf>,
     pub(super) rules: Arc<ArcSwap<AuthRules>>,
     pub(super) reviews: Option<TokenReviews>,
+    /// The servers behind the gateway, if there are several.
+    pub(super) servers: Option<Arc<UpstreamServers>>,
     pub(super) applier: Applier,
     /// Makes the source read its files at once.
     pub(super) nudge: Option<Arc<Notify>>,
@@ -128,7 +131,12 @@ impl Reload {
         };
         let documents = documents.map(load).map(Arc::new);
         let revision = documents.as_ref().map(|set| set.revision.clone());
-        let policy = settings::policy(&new, self.hash_key);
+        let mut policy = settings::policy(&new, self.hash_key);
+        if let Some(servers) = &self.servers {
+            // Servers with seats of their own keep them; what all have together follows from their state.
+            servers.share_seats(new.flow_control.total_seats);
+            policy.total_seats = *servers.total_seats().borrow();
+        }
         let (applied, findings) = self.applier.apply(|compiling| {
             compiling.settings = policy;
             if moved {

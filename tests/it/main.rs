@@ -48,6 +48,7 @@ mod reloads;
 mod resets;
 mod rotation;
 mod secure_admin;
+mod servers;
 mod tidy;
 mod tidy_names;
 mod tls;

@@ -293,8 +293,12 @@ pub enum AnonymousConfig {
 /// The API server behind the gateway.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// The URL of the upstream.
+    /// The URL of the upstream; of several servers that of the first.
     pub url: UpstreamUrl,
+    /// Several servers; empty if there is only the one at `url`.
+    pub servers: Vec<ServerConfig>,
+    /// How requests are spread over several servers.
+    pub spread: SpreadConfig,
     /// CA certificates that verify the upstream's certificate; always set with HTTPS.
     pub authorities: Option<Authorities>,
     /// The name for which the upstream's certificate must be valid, if not the host of the URL.
@@ -311,6 +315,33 @@ pub struct UpstreamConfig {
     pub max_streams: u32,
     /// Concurrent HTTP/2 connections, for each kind of traffic.
     pub max_connections: u32,
+}
+
+/// One of several API servers.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Its URL.
+    pub url: UpstreamUrl,
+    /// Its seats; `None` for an equal part of `flowControl.totalSeats`. Each address has them if `resolve` is set.
+    pub seats: Option<u32>,
+    /// Whether each address of its name is a server.
+    pub resolve: bool,
+    /// Whether it has CA certificates of its own, readable or not.
+    pub has_authorities: bool,
+    /// The CA certificates that verify its certificate, if not those of all servers.
+    pub authorities: Option<Authorities>,
+    /// The name for which its certificate must be valid, if not that of all servers, or the host of its URL.
+    pub tls_server_name: Option<String>,
+}
+
+/// How requests are spread over several servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpreadConfig {
+    /// The requests of a client's connection go to one server.
+    #[default]
+    Connection,
+    /// Each request goes to the least loaded server.
+    Request,
 }
 
 /// How the client's identity is passed to the upstream.

@@ -110,6 +110,18 @@ keys! {
     /// proxy`, for easy trials. Set it to the address of your kube-apiserver. With mode: standalone, the
     /// default means that there is no upstream.
     "upstream.url": "http://127.0.0.1:8001";
+    /// Several API servers of one cluster, instead of upstream.url:
+    ///   - url: https://10.0.0.1:6443
+    ///     seats: 600             # default: an equal part of flowControl.totalSeats
+    ///     resolve: false         # true: each address of the name is a server; the name is resolved every 5 s
+    ///     caFile: ""             # default: upstream.caFile (followed)
+    ///     tlsServerName: ""      # default: upstream.tlsServerName
+    /// A request goes to the least loaded server that is healthy, within its seats. See docs/servers.md.
+    "upstream.servers": "[]";
+    /// How requests are spread over several servers. connection: all requests of a client's connection go to one
+    /// server while that has room, so a client that writes and then lists with resourceVersion=0 sees its
+    /// write, as far as one server promises that. request: each goes to the least loaded server.
+    "upstream.spread": "connection";
     /// CA certificates (PEM) that verify the server's certificate (followed). Required with https:
     /// verification cannot be switched off.
     "upstream.caFile": "", followed;

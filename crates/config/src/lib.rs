@@ -38,8 +38,8 @@ pub use config::{
     DrainConfig, EnforcementConfig, EtcdConfig, EvictionConfig, EvictionWaitConfig,
     FlowControlConfig, GatewayMode, HostedApiConfig, HostedQuotaConfig, LimitsConfig, ListenConfig,
     LogConfig, LogFormat, LogLevel, ObjectQuota, ProtocolConfig, RequestHeaderConfig,
-    SecureAdminConfig, StoreConfig, TimeoutsConfig, TokenFileConfig, TokenReviewConfig,
-    UpstreamConfig, UpstreamIdentityConfig,
+    SecureAdminConfig, ServerConfig, SpreadConfig, StoreConfig, TimeoutsConfig, TokenFileConfig,
+    TokenReviewConfig, UpstreamConfig, UpstreamIdentityConfig,
 };
 pub use error::ConfigError;
 pub use fairgate_disruption::EvictionMode;

@@ -8,7 +8,7 @@
 //! a reload can detect changes.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::identity,
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -38,6 +38,8 @@ pub(super) struct ConfigReader {
     pub(super) effective: BTreeMap<String, String>,
     /// The notation of each key's value, by the key's path.
     pub(super) notations: BTreeMap<String, String>,
+    /// The paths of the keys whose values are not their defaults.
+    changed: BTreeSet<String>,
 }
 
 impl ConfigReader {
@@ -49,6 +51,7 @@ impl ConfigReader {
             findings: Vec::new(),
             effective: BTreeMap::new(),
             notations: BTreeMap::new(),
+            changed: BTreeSet::new(),
         }
     }
 
@@ -114,6 +117,11 @@ impl ConfigReader {
         self.effective
             .get(field)
             .is_some_and(|value| value != "\"\"")
+    }
+
+    /// Whether the value of `field` differs from its default: the sample configuration writes all defaults.
+    pub(super) fn is_written(&self, field: &str) -> bool {
+        self.changed.contains(field)
     }
 
     /// The path of the file `name` in the directory of the configuration file.
@@ -254,8 +262,14 @@ impl ConfigSection<'_> {
             self.reader.error(&field, problem, remedy);
             None
         });
-        let value = value.unwrap_or_else(|| default(read_default(declared, &read)));
-        self.reader.effective.insert(field, value.shown());
+        let default = default(read_default(declared, &read));
+        let default_shown = default.shown();
+        let value = value.unwrap_or(default);
+        let shown = value.shown();
+        if shown != default_shown {
+            self.reader.changed.insert(field.clone());
+        }
+        self.reader.effective.insert(field, shown);
         value
     }
 

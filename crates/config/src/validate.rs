@@ -338,14 +338,16 @@ fn validate_upstream(reader: &mut ConfigReader, config: &Config) {
         );
     }
     if upstream.url.tls {
-        validate_https(reader, certificate, token);
+        validate_https(reader, config, certificate, token);
     } else {
         validate_http(reader, upstream, certificate, token);
     }
 }
 
-fn validate_https(reader: &mut ConfigReader, certificate: bool, token: bool) {
-    if !reader.is_set("upstream.caFile") {
+fn validate_https(reader: &mut ConfigReader, config: &Config, certificate: bool, token: bool) {
+    let servers = &config.upstream.servers;
+    let have_own = !servers.is_empty() && servers.iter().all(|server| server.has_authorities);
+    if !reader.is_set("upstream.caFile") && !have_own {
         reader.error(
             "upstream.caFile",
             "not set, so the upstream's certificate cannot be verified",

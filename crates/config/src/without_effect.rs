@@ -99,6 +99,13 @@ const CONDITIONAL: &[ConditionalKeys] = &[
         remedy: "set upstream.identity.mode to requestHeader",
     },
     ConditionalKeys {
+        keys: &["upstream.spread"],
+        decided_by: &["upstream.servers"],
+        have_effect: |config| !config.upstream.servers.is_empty(),
+        why: "there is one server",
+        remedy: "set upstream.servers",
+    },
+    ConditionalKeys {
         keys: &["upstream.maxStreams"],
         decided_by: &["upstream.protocol", "upstream.url"],
         have_effect: |config| match config.upstream.protocol {

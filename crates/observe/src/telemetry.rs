@@ -1,6 +1,9 @@
 //! Everything observable of a gateway: what scrapes, dumps and layers share.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use tokio::{
     task::{JoinError, spawn_blocking},
@@ -15,6 +18,7 @@ use crate::{
         request_counts::{RequestRegistry, SWEEP_PERIOD},
         request_phases::{self, RequestPhases},
         sampler::{self, Sampler},
+        server_metrics,
         user_counts::{self, UserRegistry},
         user_metrics,
         watch_counts::WatchCounts,
@@ -27,6 +31,7 @@ use crate::{
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::Semantics, time::Time};
 use fairgate_proxy::fairness::{Enforcement, FlowControl};
+use fairgate_upstream::servers::UpstreamServers;
 
 /// How often [`GatewayMetrics::upkeep`] is called.
 const UPKEEP: Duration = Duration::from_secs(5);
@@ -49,6 +54,8 @@ pub struct Telemetry {
     /// The maximum number of flows of each level, and of users, that have metrics of their own.
     top_flows: usize,
     provided: Arc<ProvidedDumps>,
+    /// The servers behind the gateway, if there are several.
+    servers: Arc<OnceLock<Arc<UpstreamServers>>>,
 }
 
 impl Telemetry {
@@ -82,7 +89,13 @@ impl Telemetry {
             clock,
             top_flows,
             provided: Arc::default(),
+            servers: Arc::default(),
         })
+    }
+
+    /// Shows several servers behind the gateway from now on. To be called once.
+    pub fn set_servers(&self, servers: Arc<UpstreamServers>) {
+        let _ = self.servers.set(servers);
     }
 
     /// The metrics that other modules record into.
@@ -184,6 +197,9 @@ impl Telemetry {
         user_metrics::write_refusals(&mut text, refused, most, &names);
         user_metrics::write_seat_seconds(&mut text, &self.seat_users, most, &names);
         WatchCounts::read(&self.flow_control).write(&mut text, self.top_flows);
+        if let Some(servers) = self.servers.get() {
+            server_metrics::write(&mut text, servers);
+        }
         self.metrics.write(&mut text, now);
         text.finish()
     }
@@ -197,6 +213,7 @@ impl Telemetry {
             refused_users: Arc::clone(&self.refused_users),
             seat_users: Arc::clone(&self.seat_users),
             provided: Arc::clone(&self.provided),
+            servers: self.servers.get().cloned(),
         };
         dump.make(&sources).await
     }

@@ -78,12 +78,21 @@ impl TestUpstream {
         F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
         A: Future<Output = TestReply> + Send + 'static,
     {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), speaks, handler)
+    }
+
+    /// As [`start`](Self::start), at this address: where another one was, for example.
+    pub fn start_at<F, A>(address: SocketAddr, speaks: Speaks, handler: F) -> Self
+    where
+        F: Fn(Request<Incoming>) -> A + Send + Sync + 'static,
+        A: Future<Output = TestReply> + Send + 'static,
+    {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let seen: Arc<Mutex<Vec<SeenRequest>>> = Arc::default();

@@ -21,7 +21,7 @@ use fairgate_base::clock::Clock;
 use fairgate_config::Config;
 use fairgate_core::{
     apf::{
-        Compiled, ObjectSet, Policy, PolicySettings,
+        Compiled, ObjectSet, Policy, PolicySettings, Seats,
         objects::{Bootstrap, ObjectChanges},
     },
     finding::Finding,
@@ -136,7 +136,7 @@ impl Policies {
             }
             ObjectsFrom::Upstream(client, clock) => {
                 whole = true;
-                source_name = format!("upstream {}", config.upstream.url.authority());
+                source_name = format!("upstream {}", settings::upstream_name(config));
                 let source = KubeSource::new(client, clock).with_originals(state.exists());
                 let step = following.insert(SourceStatus::new(source.sync_status()));
                 followed(source, step).await
@@ -432,19 +432,13 @@ impl Applier {
     /// Changes the input, compiles it, and applies the policy; returns whether that succeeded, and all
     /// findings. Blocks while compiling.
     pub(super) fn apply(&self, change: impl FnOnce(&mut Compiling)) -> (bool, Vec<Finding>) {
-        let mut compiling = lock(&self.compiling);
-        let mut changed = compiling.clone();
-        change(&mut changed);
-        let before = self.flow_control.dispatcher().view();
-        match changed.compile(Some(before.policy())) {
-            Ok(Compiled {
-                policy, findings, ..
-            }) => {
-                log_changes(&compiling, &changed);
-                let now = self.clock.now();
-                changed.in_force_since = now;
-                *compiling = changed;
-                self.flow_control.apply(now, Arc::new(policy));
+        let now = self.clock.now();
+        let applied = self.compile_and_apply(|changed| {
+            change(changed);
+            changed.in_force_since = now;
+        });
+        match applied {
+            Ok(findings) => {
                 self.telemetry.metrics().policy_applied(now, findings.len());
                 (true, findings)
             }
@@ -453,6 +447,35 @@ impl Applier {
                 (false, findings)
             }
         }
+    }
+
+    /// Distributes so many seats among the levels from now on. Returns how many it were before, if that was another number. It
+    /// does not count as another policy. Blocks while compiling.
+    pub(super) fn set_total_seats(&self, seats: Seats) -> Option<Seats> {
+        let before = lock(&self.compiling).settings.total_seats;
+        if before == seats {
+            return None;
+        }
+        let applied = self.compile_and_apply(|changed| changed.settings.total_seats = seats);
+        applied.ok().map(|_| before)
+    }
+
+    /// Changes the input, compiles it, and applies the policy, unless there are errors.
+    fn compile_and_apply(
+        &self,
+        change: impl FnOnce(&mut Compiling),
+    ) -> Result<Vec<Finding>, Vec<Finding>> {
+        let mut compiling = lock(&self.compiling);
+        let mut changed = compiling.clone();
+        change(&mut changed);
+        let before = self.flow_control.dispatcher().view();
+        let Compiled {
+            policy, findings, ..
+        } = changed.compile(Some(before.policy()))?;
+        log_changes(&compiling, &changed);
+        *compiling = changed;
+        self.flow_control.apply(self.clock.now(), Arc::new(policy));
+        Ok(findings)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::settings;
 use crate::policy_in_force::{InForceDetails, PolicyInForce};
 use fairgate_config::{Config, GatewayMode, StoreConfig};
 use fairgate_core::apf::Policy;
@@ -52,7 +53,7 @@ pub(crate) fn source_in_words(config: &Config) -> Option<String> {
             Some(format!("the files of {}", directory.display()))
         }
         (GatewayMode::Sidecar, _) => {
-            let upstream = config.upstream.url.authority();
+            let upstream = settings::upstream_name(config);
             Some(format!("the API of the upstream {upstream}"))
         }
         (_, StoreConfig::Local { path }) => Some(format!("the store {}", path.display())),

@@ -49,7 +49,7 @@ impl Renewals {
     pub(super) fn new(
         config: &Config,
         serving: ServingCertificates,
-        upstream: Option<UpstreamTls>,
+        upstream: Vec<(UpstreamTls, Option<Authorities>)>,
         credential: &UpstreamCredential,
         telemetry: &Telemetry,
         clock: &Clock,
@@ -77,15 +77,17 @@ impl Renewals {
             let files = serving_files("admin.secure.tls", own, shown, followed);
             renewals.files.push(files);
         }
-        if let Some(tls) = upstream {
+        if !upstream.is_empty() {
             let own = config.upstream.client_certificate.clone();
             let own = own.map(|own| {
                 let key = "upstream.clientCertificate";
                 let followed = follow(key, "upstream", CertificateUse::Client, &own);
                 (own, followed)
             });
-            let authorities = config.upstream.authorities.clone();
-            renewals.files.extend(upstream_files(authorities, own, tls));
+            let files = upstream
+                .into_iter()
+                .filter_map(|(tls, authorities)| upstream_files(authorities, own.clone(), tls));
+            renewals.files.extend(files);
         }
         let token = config.upstream.token.clone();
         let token = token.map(|token| token_file(token, credential.clone()));

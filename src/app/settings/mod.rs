@@ -32,6 +32,8 @@ use fairgate_upstream::{
     endpoint::Endpoint,
     lookup::LookupOutcome,
     review::ReviewClient,
+    servers::{ConfiguredServer, Spread},
+    target::UpstreamTarget,
     tls::{self, UpstreamTls},
     token_review::TokenReviewSettings,
 };
@@ -203,18 +205,81 @@ pub(super) fn upstream(config: &Config, endpoint: Endpoint) -> UpstreamSettings 
     settings
 }
 
-/// TLS towards the upstream; `None` if its URL is `http`.
-pub(super) fn upstream_tls(config: &Config) -> Result<Option<UpstreamTls>, SettingsError> {
+/// Where the upstream is: one server, or several.
+pub(super) struct UpstreamEndpoints {
+    /// At least one.
+    pub(super) servers: Vec<ConfiguredServer>,
+    /// TLS towards each of them, unless their URLs are `http`, with the CA certificates that verify it.
+    pub(super) tls: Vec<(UpstreamTls, Option<config::Authorities>)>,
+}
+
+/// Where the upstream is.
+pub(super) fn upstream_endpoints(config: &Config) -> Result<UpstreamEndpoints, SettingsError> {
     let upstream = &config.upstream;
-    if !upstream.url.tls {
+    let one = config::ServerConfig {
+        url: upstream.url.clone(),
+        seats: None,
+        resolve: false,
+        has_authorities: false,
+        authorities: None,
+        tls_server_name: None,
+    };
+    let configured = match &*upstream.servers {
+        [] => std::slice::from_ref(&one),
+        servers => servers,
+    };
+    let mut found = UpstreamEndpoints {
+        servers: Vec::with_capacity(configured.len()),
+        tls: Vec::new(),
+    };
+    for server in configured {
+        let own = server.authorities.as_ref();
+        let authorities = own.or(upstream.authorities.as_ref()).cloned();
+        let tls = upstream_tls(config, server, authorities.as_ref())?;
+        found.tls.extend(tls.clone().map(|tls| (tls, authorities)));
+        let endpoint = Endpoint::new(authority(&server.url)?, tls);
+        found.servers.push(ConfiguredServer {
+            endpoint: endpoint.with_connect_timeout(config.timeouts.upstream_connect),
+            seats: server.seats,
+            is_resolved: server.resolve,
+        });
+    }
+    Ok(found)
+}
+
+/// The name of the upstream in logs and messages: `host:port`, of several servers separated by commas.
+pub(super) fn upstream_name(config: &Config) -> String {
+    let servers = config.upstream.servers.iter();
+    let names: Vec<_> = servers.map(|server| server.url.authority()).collect();
+    if names.is_empty() {
+        return config.upstream.url.authority();
+    }
+    names.join(",")
+}
+
+/// How requests are spread over several servers.
+pub(super) fn spread(config: &Config) -> Spread {
+    match config.upstream.spread {
+        config::SpreadConfig::Connection => Spread::Connection,
+        config::SpreadConfig::Request => Spread::Request,
+    }
+}
+
+/// TLS towards a server; `None` if its URL is `http`.
+fn upstream_tls(
+    config: &Config,
+    server: &config::ServerConfig,
+    authorities: Option<&config::Authorities>,
+) -> Result<Option<UpstreamTls>, SettingsError> {
+    if !server.url.tls {
         return Ok(None);
     }
-    let (roots, own) = (&upstream.authorities, &upstream.client_certificate);
-    let made = client_tls(roots.as_ref(), own.as_ref()).map_err(|source| SettingsError::Tls {
+    let own = config.upstream.client_certificate.as_ref();
+    let made = client_tls(authorities, own).map_err(|source| SettingsError::Tls {
         field: "upstream.clientCertificate",
         source,
     })?;
-    Ok(Some(UpstreamTls::new(made, server_name(config)?)))
+    Ok(Some(UpstreamTls::new(made, server_name(config, server)?)))
 }
 
 /// TLS that trusts these authorities, and presents the gateway's own certificate.
@@ -231,29 +296,21 @@ pub(super) fn client_tls(
     )
 }
 
-/// Where the upstream is, and how to connect to it.
-pub(super) fn endpoint(
-    config: &Config,
-    tls: Option<UpstreamTls>,
-) -> Result<Endpoint, SettingsError> {
-    let endpoint = Endpoint::new(authority(config)?, tls);
-    Ok(endpoint.with_connect_timeout(config.timeouts.upstream_connect))
-}
-
-fn authority(config: &Config) -> Result<Authority, SettingsError> {
-    let authority = config.upstream.url.authority();
+fn authority(url: &config::UpstreamUrl) -> Result<Authority, SettingsError> {
+    let authority = url.authority();
     authority
         .parse()
         .map_err(|_| SettingsError::Authority(authority))
 }
 
-fn server_name(config: &Config) -> Result<ServerName<'static>, SettingsError> {
-    let url = &config.upstream.url;
-    let name = config
-        .upstream
-        .tls_server_name
-        .as_ref()
-        .unwrap_or(&url.host);
+fn server_name(
+    config: &Config,
+    server: &config::ServerConfig,
+) -> Result<ServerName<'static>, SettingsError> {
+    let own = server.tls_server_name.as_ref();
+    let name = own
+        .or(config.upstream.tls_server_name.as_ref())
+        .unwrap_or(&server.url.host);
     ServerName::try_from(name.clone()).map_err(|_| SettingsError::ServerName(name.clone()))
 }
 
@@ -292,11 +349,11 @@ pub(super) struct UpstreamClients {
 
 pub(super) fn upstream_clients(
     config: &Config,
-    endpoint: &Endpoint,
+    target: &UpstreamTarget,
     credential: &UpstreamCredential,
 ) -> UpstreamClients {
     let headers = own_headers(config, credential);
-    let client = |reuse| ApiClient::new(endpoint.clone(), Arc::clone(&headers), reuse);
+    let client = |reuse| ApiClient::new(target.clone(), Arc::clone(&headers), reuse);
     UpstreamClients {
         reviews: client(ConnectionReuse::Pooled),
         streams: client(ConnectionReuse::PerRequest),
@@ -305,7 +362,7 @@ pub(super) fn upstream_clients(
 }
 
 /// The headers by which the gateway authenticates itself to the upstream.
-fn own_headers(config: &Config, credential: &UpstreamCredential) -> HeaderSource {
+pub(super) fn own_headers(config: &Config, credential: &UpstreamCredential) -> HeaderSource {
     let credential = credential.clone();
     let own_name = match &config.upstream.identity {
         config::UpstreamIdentityConfig::Impersonate => None,

@@ -8,6 +8,7 @@ mod flow_control;
 mod headers;
 mod keywords;
 mod pem_files;
+mod servers;
 mod store;
 mod upstream;
 
@@ -100,6 +101,10 @@ impl Config {
     fn from_values(mut reader: ConfigReader, entries: Map<String, Value>) -> ConfigReading {
         let mut config = reader.root(entries, read);
         validate::validate(&mut reader, &config);
+        servers::validate(&mut reader, &config);
+        if let Some(seats) = servers::seats_together(&config.upstream.servers) {
+            config.flow_control.total_seats = seats;
+        }
         admission::validate(&mut reader, &config);
         config.effective = std::mem::take(&mut reader.effective);
         without_effect::report(&mut reader, &config, &defaults_like(&config));
@@ -170,7 +175,9 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
     let upstream = root.section("upstream", upstream::upstream);
     let mode = root.get("mode");
     // The sample configuration writes all defaults, so one that is written does not count as a choice.
-    let has_upstream = mode != GatewayMode::Standalone || upstream.url != upstream::default_url();
+    let has_upstream = mode != GatewayMode::Standalone
+        || upstream.url != upstream::default_url()
+        || !upstream.servers.is_empty();
     let listen = root.section("listen", listen);
     let authority = if has_upstream {
         upstream.url.authority()

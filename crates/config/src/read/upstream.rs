@@ -3,10 +3,11 @@
 use super::{
     headers::prefix,
     pem_files::{authorities, certificate_and_key, read_file},
+    servers::servers,
 };
 use crate::{
     bearer_token::BearerTokenFile,
-    config::{UpstreamConfig, UpstreamIdentityConfig},
+    config::{SpreadConfig, UpstreamConfig, UpstreamIdentityConfig},
     section::{ConfigSection, default_of},
     url::UpstreamUrl,
     values::{self, InvalidValue, Keyword},
@@ -18,8 +19,13 @@ pub(super) fn default_url() -> UpstreamUrl {
 }
 
 pub(super) fn upstream(section: &mut ConfigSection<'_>) -> UpstreamConfig {
+    let url = section.get("url");
+    let servers = servers(section);
     UpstreamConfig {
-        url: section.get("url"),
+        // What is asked of the one upstream is asked of the first server.
+        url: servers.first().map_or(url, |first| first.url.clone()),
+        servers,
+        spread: section.get("spread"),
         authorities: authorities(section, "caFile"),
         tls_server_name: server_name(section),
         client_certificate: section.section("clientCertificate", certificate_and_key),
@@ -32,17 +38,20 @@ pub(super) fn upstream(section: &mut ConfigSection<'_>) -> UpstreamConfig {
 }
 
 fn server_name(section: &mut ConfigSection<'_>) -> Option<String> {
-    let name = section.get_with("tlsServerName", |value| {
-        let name = values::text(value)?;
-        if name.is_empty() || rustls::pki_types::ServerName::try_from(name.as_str()).is_ok() {
-            return Ok(name);
-        }
-        Err(InvalidValue::new(
-            format!("{name:?} is neither a DNS name nor an IP address"),
-            "write the name in the upstream's certificate",
-        ))
-    });
+    let name = section.get_with("tlsServerName", written_server_name);
     (!name.is_empty()).then_some(name)
+}
+
+/// The name in a server's certificate; empty text is none.
+pub(super) fn written_server_name(value: &serde_json::Value) -> Result<String, InvalidValue> {
+    let name = values::text(value)?;
+    if name.is_empty() || rustls::pki_types::ServerName::try_from(name.as_str()).is_ok() {
+        return Ok(name);
+    }
+    Err(InvalidValue::new(
+        format!("{name:?} is neither a DNS name nor an IP address"),
+        "write the name in the upstream's certificate",
+    ))
 }
 
 /// The gateway's bearer token, if the file contains a valid one.
@@ -83,6 +92,11 @@ fn gateway_user(section: &mut ConfigSection<'_>) -> String {
             "write a name without leading or trailing spaces",
         ))
     })
+}
+
+impl Keyword for SpreadConfig {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("connection", Self::Connection), ("request", Self::Request)];
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ pub(crate) mod request_counts;
 pub(crate) mod request_metrics;
 pub(crate) mod request_phases;
 pub(crate) mod sampler;
+pub(crate) mod server_metrics;
 pub(crate) mod user_counts;
 pub(crate) mod user_metrics;
 pub(crate) mod watch_counts;

@@ -324,7 +324,7 @@ fn log(context: &RequestContext, how: BodyEnd, took: Duration) {
         eviction_wait = text(eviction_wait),
         apf_execution_time = text(execution),
         apf_init_latency = text(watch_init),
-        upstream = trace.upstream.get().map(|name| &**name),
+        upstream = trace.upstream.borrow().as_deref(),
         remote = text(remote),
         audit_id = texts.get(audit_id),
         user_agent = agent.as_deref(),

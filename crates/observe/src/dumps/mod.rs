@@ -21,7 +21,9 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     aligned_table::AlignedTable,
-    counting::{user_counts::UserRegistry, user_metrics, watch_counts::WatchCounts},
+    counting::{
+        server_metrics, user_counts::UserRegistry, user_metrics, watch_counts::WatchCounts,
+    },
 };
 use described_requests::describe;
 use fairgate_base::clock::Clock;
@@ -36,6 +38,7 @@ use fairgate_core::{
 };
 use fairgate_gotext::GoDuration;
 use fairgate_proxy::fairness::{FlowControl, Waiter};
+use fairgate_upstream::servers::UpstreamServers;
 
 /// The path of the dumps, before their name.
 pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/";
@@ -66,6 +69,8 @@ pub(crate) enum Dump {
     Policy,
     /// One row for each eviction that waits for its budget. Not one of kube-apiserver's.
     WaitingEvictions,
+    /// One row for each server behind the gateway, where there are several. Not one of kube-apiserver's.
+    Servers,
 }
 
 /// What dumps are made of.
@@ -78,6 +83,8 @@ pub(crate) struct DumpSources {
     /// Seat-microseconds by user.
     pub(crate) seat_users: Arc<UserRegistry>,
     pub(crate) provided: Arc<ProvidedDumps>,
+    /// The servers behind the gateway, if there are several.
+    pub(crate) servers: Option<Arc<UpstreamServers>>,
 }
 
 /// Makes the text of a dump. Called on the blocking pool.
@@ -113,6 +120,7 @@ impl Dump {
             b"dump_watches" => Some(Self::Watches),
             b"dump_policy" => Some(Self::Policy),
             b"dump_waiting_evictions" => Some(Self::WaitingEvictions),
+            b"dump_servers" => Some(Self::Servers),
             _ => None,
         }
     }
@@ -141,6 +149,12 @@ impl Dump {
             Self::WaitingEvictions => {
                 make_provided(&sources.provided, |all| &all.waiting_evictions).await
             }
+            Self::Servers => sources
+                .servers
+                .as_ref()
+                .map_or_else(String::new, |servers| {
+                    server_metrics::table(servers, clock.now())
+                }),
             Self::PriorityLevels => priority_levels(flow_control, clock.now()),
             Self::Queues => queues(flow_control),
             Self::Tenants => tenant_dump::make(flow_control).await,

@@ -370,6 +370,28 @@ metrics! {
         "1 once the built-in objects are known to be in the store of the hosted API, else 0.";
     UPSTREAM_UP: Gauge, Boolean, Alpha, [] = "fairgate_upstream_up",
         "1 if the last attempt to open a connection to the upstream for a request succeeded, else 0.";
+    SERVER_UP: Gauge, Boolean, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_up",
+        "1 if an API server takes requests, 0 if it is ejected or not ready. Only with upstream.servers.";
+    SERVER_SEATS: Gauge, Seats, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_seats",
+        "Seats that an API server is configured with, or its part of flowControl.totalSeats.";
+    SERVER_CAPACITY: Gauge, Seats, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_capacity_seats",
+        "Seats that an API server may use now: fewer than its seats after its return, while it is slow, and while it takes no requests.";
+    SERVER_SEATS_IN_USE: Gauge, Seats, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_seats_in_use",
+        "Seats of the requests that an API server executes, exempt ones included.";
+    SERVER_LONG_RUNNING: Gauge, Count, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_long_running_requests",
+        "Watches and other long-running requests at an API server.";
+    SERVER_CONNECTIONS: Gauge, Count, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_client_connections",
+        "Client connections whose requests go to an API server while it has room (upstream.spread).";
+    SERVER_ANSWERS: Counter, Count, Alpha, ["apiserver", "code", "server"] = "fairgate_upstream_server_answers_total",
+        "Responses of an API server to requests that are not long-running, by status: 5xx or any other.";
+    SERVER_ANSWER_SECONDS: Counter, Seconds, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_answer_seconds_total",
+        "Time from sending these requests to the heads of their responses, together.";
+    SERVER_EJECTIONS: Counter, Count, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_ejections_total",
+        "How often an API server was ejected, because it could not be reached or failed requests.";
+    SERVER_MOVED_WATCHES: Counter, Count, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_moved_watches_total",
+        "Watches of an API server that the gateway ended, so that their clients open them again at another server with fewer.";
+    SERVER_WAITING: Gauge, Count, Alpha, ["apiserver"] = "fairgate_upstream_server_waiting_requests",
+        "Requests that have seats, and wait until an API server has so much room.";
     CERTIFICATE_EXPIRY: Gauge, Seconds, Alpha, ["certificate"] = "fairgate_certificate_expiry_timestamp_seconds",
         "When a certificate expires, in seconds since 1970: the one that clients see (serving), the secure admin port's own (admin), or the one that the upstream sees (upstream).";
     WAIT_LIMIT: Gauge, Seconds, Alpha, [] = "fairgate_wait_limit_seconds",
