@@ -19,7 +19,7 @@ use super::{
     renewals::{Renewals, followed_certificate, followed_files},
     runtimes::Gateway,
     secure_admin::SecureAdmin,
-    settings::{self, UpstreamClients, identity::UpstreamCredential},
+    settings::{self, UpstreamClients},
     upstream_access::ServersInUse,
 };
 use fairgate_base::{clock::Clock, tasks, turns};
@@ -53,7 +53,6 @@ pub(super) struct ControlTasks {
     pub(super) secure_admin: Option<SecureAdmin>,
     /// The servers behind the gateway, if there are several.
     pub(super) servers: Option<ServersInUse>,
-    pub(super) credential: UpstreamCredential,
 }
 
 /// Where the admin ports are.
@@ -86,7 +85,7 @@ impl ControlTasks {
         }
         let applier = self.applier(&control);
         if let Some(servers) = &self.servers {
-            servers.start(&self.config, &self.credential, applier.clone(), &control);
+            servers.start(&self.config, applier.clone(), &control);
             servers.expose(&self.telemetry);
         }
         let admin = self.start_admin_ports(gateway, view)?;

@@ -168,8 +168,7 @@ where
     L::Service: Service<Call, Response = Reply, Error = Refusal> + Clone + 'static,
     <L::Service as Service<Call>>::Future: Unpin + 'static,
 {
-    let clock = Clock::system();
-    let hash_key = settings::hash_key(&config)?;
+    let (clock, hash_key) = (Clock::system(), settings::hash_key(&config)?);
     let runtimes = Runtimes::new(evictions::has_budgets(&config))?;
     let (runtime, control) = runtimes.control();
     let upstream = UpstreamAccess::new(&config, &clock, runtime)?;
@@ -218,8 +217,7 @@ where
         telemetry,
         hash_key,
         secure_admin,
-        servers: servers.map(|servers| ServersInUse::new(Arc::clone(servers), clock.clone())),
-        credential: credential.clone(),
+        servers: ServersInUse::of(servers, credential, &clock),
         clock,
     };
     Ok(Running {

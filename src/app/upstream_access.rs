@@ -15,10 +15,8 @@ use fairgate_core::apf::Seats;
 use fairgate_observe::{HealthChecks, Telemetry};
 use fairgate_upstream::{
     endpoint::Endpoint,
-    servers::{
-        UpstreamServers,
-        monitor::{self, Monitor},
-    },
+    server_monitor::{self, ServerMonitor},
+    servers::UpstreamServers,
     target::UpstreamTarget,
     tls::UpstreamTls,
 };
@@ -54,7 +52,7 @@ impl UpstreamAccess {
             None => UpstreamTarget::One(endpoint.clone()),
         };
         if let Some(servers) = &servers {
-            runtime.block_on(monitor::resolve(servers));
+            runtime.block_on(server_monitor::resolve(servers));
         }
         Ok(Self {
             clients: settings::upstream_clients(config, &target, &credential),
@@ -69,12 +67,22 @@ impl UpstreamAccess {
 /// Several servers behind the gateway: what has to run, and what operators see.
 pub(super) struct ServersInUse {
     servers: Arc<UpstreamServers>,
+    credential: UpstreamCredential,
     clock: Clock,
 }
 
 impl ServersInUse {
-    pub(super) fn new(servers: Arc<UpstreamServers>, clock: Clock) -> Self {
-        Self { servers, clock }
+    /// These servers, if there are several. The gateway's own credential is for probes.
+    pub(super) fn of(
+        servers: Option<&Arc<UpstreamServers>>,
+        credential: &UpstreamCredential,
+        clock: &Clock,
+    ) -> Option<Self> {
+        servers.map(|servers| Self {
+            servers: Arc::clone(servers),
+            credential: credential.clone(),
+            clock: clock.clone(),
+        })
     }
 
     /// The servers.
@@ -83,15 +91,9 @@ impl ServersInUse {
     }
 
     /// Starts to watch over the servers, and to follow their seats.
-    pub(super) fn start(
-        &self,
-        config: &Config,
-        credential: &UpstreamCredential,
-        applier: Applier,
-        control: &Handle,
-    ) {
-        let credentials = settings::own_headers(config, credential);
-        let monitor = Monitor::new(Arc::clone(&self.servers), credentials);
+    pub(super) fn start(&self, config: &Config, applier: Applier, control: &Handle) {
+        let credentials = settings::own_headers(config, &self.credential);
+        let monitor = ServerMonitor::new(Arc::clone(&self.servers), credentials);
         tasks::spawn(control, monitor.run());
         tasks::spawn(control, follow_seats(Arc::clone(&self.servers), applier));
     }

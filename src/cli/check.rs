@@ -96,6 +96,9 @@ struct CheckReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<PathBuf>,
     total_seats: Seats,
+    /// Several servers behind the gateway, with their seats.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<ServerSeats>,
     /// Empty if the objects are invalid, or if only budgets are checked.
     levels: Vec<LevelSummary>,
     /// What the flows of one tenant weigh together at most; `None` with `Compatible`, where flows have no weight.
@@ -103,6 +106,46 @@ struct CheckReport {
     tenant_weight: Option<u32>,
     /// The `FlowSchema`s that name another tenant than the default.
     tenants: Vec<NamedTenant>,
+}
+
+/// One of several servers.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ServerSeats {
+    server: String,
+    seats: Seats,
+    /// Whether each address of its name is a server.
+    is_resolved: bool,
+    /// Whether the seats are its own, and not a part of `flowControl.totalSeats`.
+    is_own: bool,
+}
+
+impl ServerSeats {
+    fn of(config: &fairgate_config::Config) -> Vec<Self> {
+        let servers = config.seats_of_servers().map(|(server, seats)| Self {
+            server: server.url.authority(),
+            seats,
+            is_resolved: server.resolve,
+            is_own: server.seats.is_some(),
+        });
+        servers.collect()
+    }
+
+    fn row(&self) -> [String; 3] {
+        let meaning = match (self.is_own, self.is_resolved) {
+            (true, false) => "its own",
+            (true, true) => "of each address of the name",
+            (false, false) => "an equal part of flowControl.totalSeats",
+            (false, true) => {
+                "an equal part of flowControl.totalSeats, divided among the addresses of the name"
+            }
+        };
+        [
+            self.server.clone(),
+            self.seats.to_string(),
+            meaning.to_owned(),
+        ]
+    }
 }
 
 /// A `FlowSchema` that names another tenant than the default.
@@ -182,6 +225,11 @@ impl CheckReport {
             total_seats: policy.map_or(loaded.config.flow_control.total_seats, |policy| {
                 policy.settings().total_seats
             }),
+            servers: if is_about_others {
+                Vec::new()
+            } else {
+                ServerSeats::of(&loaded.config)
+            },
             levels: policy.map(level_summaries).unwrap_or_default(),
             tenant_weight: policy.and_then(tenant_weight),
             tenants: policy.map(named_tenants).unwrap_or_default(),
@@ -255,6 +303,18 @@ impl CheckReport {
             writeln!(streams.out, "Policy: {}\n", policy.sentence())?;
         }
         let seats = self.total_seats;
+        if !self.servers.is_empty() {
+            writeln!(
+                streams.out,
+                "API servers, and what each may execute in seats:\n"
+            )?;
+            let rows: Vec<_> = self.servers.iter().map(ServerSeats::row).collect();
+            table::write(streams.out, ["SERVER", "SEATS", "WHICH ARE"], &rows)?;
+            writeln!(
+                streams.out,
+                "\nThe limits below are for all of them; they fall and rise as servers go and return.\n"
+            )?;
+        }
         writeln!(
             streams.out,
             "Limits of each priority level in seats, of {seats} in total:\n"

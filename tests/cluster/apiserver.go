@@ -24,6 +24,8 @@ type Apiserver struct {
 	Prefix string               // of the keys of its objects in etcd
 
 	running *process
+	start   func() (*process, error)
+	probe   *http.Client
 }
 
 // StartApiserver starts one and waits until it is ready. Its objects are kept below a prefix of its own. The
@@ -46,17 +48,24 @@ func (c *Cluster) StartApiserver(name, program string, more ...string) (*Apiserv
 	server.Prefix = fmt.Sprintf("/%s-%d", name, c.started)
 	c.mutex.Unlock()
 	arguments := overridden(append(c.apiserverFlags(port), "--etcd-prefix="+server.Prefix), more)
-	if server.running, err = startProcess(c.Dir, name, program, arguments...); err != nil {
-		return nil, err
-	}
+	server.start = func() (*process, error) { return startProcess(c.Dir, name, program, arguments...) }
+	server.probe = &http.Client{Transport: c.Transport(c.admin, true), Timeout: 20 * time.Second}
 	c.mutex.Lock()
 	c.further = append(c.further, server)
 	c.mutex.Unlock()
-	probe := &http.Client{Transport: c.Transport(c.admin, true), Timeout: 20 * time.Second}
-	if err := server.running.untilReady(readyLimit, func() error { return healthy(probe, server.URL+"/readyz") }); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, server.running.tail(40))
+	return server, server.Start()
+}
+
+// Start starts it, again after a Kill, and waits until it is ready.
+func (a *Apiserver) Start() error {
+	var err error
+	if a.running, err = a.start(); err != nil {
+		return err
 	}
-	return server, nil
+	if err := a.running.untilReady(readyLimit, func() error { return healthy(a.probe, a.URL+"/readyz") }); err != nil {
+		return fmt.Errorf("%w\n%s", err, a.running.tail(40))
+	}
+	return nil
 }
 
 // overridden are flags, --name=value each, without those that more sets, and more.

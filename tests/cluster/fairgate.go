@@ -23,23 +23,24 @@ var Modes = []string{"impersonate", "requestHeader"}
 
 // FairgateOptions has the settings that the tests vary.
 type FairgateOptions struct {
-	Mode     string // one of Modes
-	Source   string // fairgate's own mode, which says where policy objects come from; files when empty
-	Upstream string // URL; the cluster's apiserver when empty
-	User     string // whom fairgate is upstream; FairgateUser when empty
-	Group    string // which group that user has; none when empty
-	Listen   string // address to listen on; 127.0.0.1 when empty
-	Port     int    // port to listen on; a free one when zero
-	Policies string // directory of policy files; none when empty
-	Seats    int    // server concurrency limit; fairgate's default when zero
-	Request  string // how long a request may take, and four times what it may wait; fairgate's default when empty
-	Off      bool   // no flow control, fairgate only passes on
-	Eviction string // who decides about evictions; relay when empty
-	Counts   bool   // whether it runs the disruption controller
-	Wait     string // how long evictions of administrators wait for their budgets; not at all when empty
-	Prefix   string // of what it hosts in the cluster's etcd; a file of its own when empty
-	Secure   bool   // whether it has a secure admin port
-	Reviewed string // for how long access reviews are remembered; fairgate's default when empty, with mode overlay 1s
+	Mode     string   // one of Modes
+	Source   string   // fairgate's own mode, which says where policy objects come from; files when empty
+	Upstream string   // URL; the cluster's apiserver when empty
+	Servers  []string // URLs of several apiservers, instead of Upstream
+	User     string   // whom fairgate is upstream; FairgateUser when empty
+	Group    string   // which group that user has; none when empty
+	Listen   string   // address to listen on; 127.0.0.1 when empty
+	Port     int      // port to listen on; a free one when zero
+	Policies string   // directory of policy files; none when empty
+	Seats    int      // server concurrency limit; fairgate's default when zero
+	Request  string   // how long a request may take, and four times what it may wait; fairgate's default when empty
+	Off      bool     // no flow control, fairgate only passes on
+	Eviction string   // who decides about evictions; relay when empty
+	Counts   bool     // whether it runs the disruption controller
+	Wait     string   // how long evictions of administrators wait for their budgets; not at all when empty
+	Prefix   string   // of what it hosts in the cluster's etcd; a file of its own when empty
+	Secure   bool     // whether it has a secure admin port
+	Reviewed string   // for how long access reviews are remembered; fairgate's default when empty, with mode overlay 1s
 
 	Admission       string // what becomes of admission policies on forwarded requests; off when empty
 	AdmissionFiles  string // the file of their policies; the upstream's own objects when empty
@@ -62,7 +63,14 @@ listen:
     certFile: {{ .Serving.Cert }}
     keyFile: {{ .Serving.Key }}
 upstream:
+{{- if .Servers }}
+  servers:
+{{- range .Servers }}
+  - url: {{ . }}
+{{- end }}
+{{- else }}
   url: {{ .Upstream }}
+{{- end }}
   caFile: {{ .UpstreamCA }}
   clientCertificate:
 {{- if eq .Mode "impersonate" }}
@@ -170,7 +178,8 @@ type fairgateFields struct {
 	ClientCA        string
 	RequestHeaderCA string
 	TokenFile       string
-	Upstream        string // URL
+	Upstream        string   // URL
+	Servers         []string // URLs, instead of Upstream
 	UpstreamCA      string
 	Impersonator    KeyPair // CN as GatewayUser, of the cluster's CA
 	FrontProxy      KeyPair // CN front-proxy-client, of the front-proxy CA
@@ -225,7 +234,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 	fields := fairgateFields{
 		Source: cmp.Or(options.Source, "files"), Mode: options.Mode, Serving: c.PKI.Fairgate,
 		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
-		Upstream: cmp.Or(options.Upstream, c.Direct.URL), UpstreamCA: c.PKI.CA.Cert,
+		Upstream: cmp.Or(options.Upstream, c.Direct.URL), Servers: options.Servers, UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Request: options.Request, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,

@@ -114,7 +114,7 @@ keys! {
     ///   - url: https://10.0.0.1:6443
     ///     seats: 600             # default: an equal part of flowControl.totalSeats
     ///     resolve: false         # true: each address of the name is a server; the name is resolved every 5 s
-    ///     caFile: ""             # default: upstream.caFile (followed)
+    ///     caFile: ""             # default: upstream.caFile; its changed contents are used at once
     ///     tlsServerName: ""      # default: upstream.tlsServerName
     /// A request goes to the least loaded server that is healthy, within its seats. See docs/servers.md.
     "upstream.servers": "[]";

@@ -9,7 +9,7 @@
 //! [`token_review`] and [`access_review`] have tokens validated and access authorized there. Results are cached,
 //! and equal reviews merge ([`lookup`]).
 //!
-//! Where there are several servers, [`servers`] has what is known of each, and a [`target`](target::UpstreamTarget) is any of
+//! Where there are several servers, [`servers`] has what is known of each, [`server_monitor`] probes them, and a [`target`](target::UpstreamTarget) is any of
 //! them.
 //!
 //! [`informer`] lists and watches objects there, for all that follow any.
@@ -30,6 +30,7 @@ pub mod informer;
 pub mod lookup;
 pub mod path;
 pub mod review;
+pub mod server_monitor;
 pub mod servers;
 pub mod target;
 pub mod tls;

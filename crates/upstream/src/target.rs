@@ -134,6 +134,6 @@ fn given_up(server: &Arc<UpstreamServer>) -> GivenUp {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     })
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::upstream::written_server_name;
+use fairgate_core::servers::equal_parts;
+
 use crate::{
     config::{Config, ServerConfig},
     pem,
@@ -116,6 +117,18 @@ fn server(entry: &Value) -> Result<WrittenServer, InvalidValue> {
         ca_file: ca_file.filter(|path| !path.is_empty()),
         tls_server_name: name.transpose()?.filter(|name| !name.is_empty()),
     })
+}
+
+/// The name in a server's certificate; empty text is none.
+pub(super) fn written_server_name(value: &Value) -> Result<String, InvalidValue> {
+    let name = text(value)?;
+    if name.is_empty() || rustls::pki_types::ServerName::try_from(name.as_str()).is_ok() {
+        return Ok(name);
+    }
+    Err(InvalidValue::new(
+        format!("{name:?} is neither a DNS name nor an IP address"),
+        "write the name in the upstream's certificate",
+    ))
 }
 
 fn present<'a>(entry: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
@@ -234,11 +247,26 @@ fn validate_seats(reader: &mut ConfigReader, config: &Config) {
     }
 }
 
+impl Config {
+    /// Several servers, each with its seats: its own, or its part of `flowControl.totalSeats`. Each address of a name that is resolved has
+    /// the seats of the name, or a part of its part.
+    pub fn seats_of_servers(&self) -> impl Iterator<Item = (&ServerConfig, u32)> {
+        let servers = &self.upstream.servers;
+        let parts = equal_parts(self.flow_control.total_seats, servers.len());
+        let seats = |(server, part): (_, _)| (server, ServerConfig::seats_or(server, part));
+        servers.iter().zip(parts).map(seats)
+    }
+}
+
+impl ServerConfig {
+    fn seats_or(&self, part: u32) -> u32 {
+        self.seats.unwrap_or(part)
+    }
+}
+
 /// The seats that all servers have together, if each has its own; of a name that is resolved as if it had one address.
 pub(super) fn seats_together(servers: &[ServerConfig]) -> Option<u32> {
-    let seats = servers.iter().map(|server| server.seats);
-    let sum: Option<u32> = seats.fold(Some(0), |sum, seats| {
-        sum.zip(seats).map(|(a, b)| a.saturating_add(b))
-    });
+    let mut seats = servers.iter().map(|server| server.seats);
+    let sum = seats.try_fold(0_u32, |sum, seats| Some(sum.saturating_add(seats?)));
     sum.filter(|sum| *sum > 0)
 }

@@ -3,7 +3,7 @@
 use super::{
     headers::prefix,
     pem_files::{authorities, certificate_and_key, read_file},
-    servers::servers,
+    servers::{servers, written_server_name},
 };
 use crate::{
     bearer_token::BearerTokenFile,
@@ -40,18 +40,6 @@ pub(super) fn upstream(section: &mut ConfigSection<'_>) -> UpstreamConfig {
 fn server_name(section: &mut ConfigSection<'_>) -> Option<String> {
     let name = section.get_with("tlsServerName", written_server_name);
     (!name.is_empty()).then_some(name)
-}
-
-/// The name in a server's certificate; empty text is none.
-pub(super) fn written_server_name(value: &serde_json::Value) -> Result<String, InvalidValue> {
-    let name = values::text(value)?;
-    if name.is_empty() || rustls::pki_types::ServerName::try_from(name.as_str()).is_ok() {
-        return Ok(name);
-    }
-    Err(InvalidValue::new(
-        format!("{name:?} is neither a DNS name nor an IP address"),
-        "write the name in the upstream's certificate",
-    ))
 }
 
 /// The gateway's bearer token, if the file contains a valid one.

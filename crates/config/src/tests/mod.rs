@@ -3,6 +3,7 @@
 mod generated;
 mod messages;
 mod sample;
+mod servers;
 mod state;
 mod validation;
 

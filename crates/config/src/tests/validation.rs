@@ -38,7 +38,7 @@ fn an_upstream_is_a_server_and_nothing_more() {
 
 /// Reads each of the `cases`, in which one key contradicts another: only the given field has a finding of the
 /// given severity.
-fn assert_single_findings(directory: &str, cases: &[(Value, Severity, &str)]) {
+pub(super) fn assert_single_findings(directory: &str, cases: &[(Value, Severity, &str)]) {
     let scratch = Scratch::new(directory);
     scratch.pki().file("token", "abc");
     for (sections, severity, field) in cases {

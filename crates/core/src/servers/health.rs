@@ -18,7 +18,7 @@ pub enum ServerState {
 
 /// What a probe of `/readyz` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeResult {
+pub enum ServerProbe {
     /// The server is ready.
     Ready,
     /// It answers that it is not.
@@ -120,9 +120,9 @@ impl Health {
     }
 
     /// A probe ended. Whether the state changed.
-    pub fn probed(&mut self, now: Time, result: ProbeResult) -> bool {
+    pub fn probed(&mut self, now: Time, result: ServerProbe) -> bool {
         match result {
-            ProbeResult::Ready => {
+            ServerProbe::Ready => {
                 self.failed_probes = 0;
                 match self.state {
                     ServerState::Ready => false,
@@ -134,16 +134,16 @@ impl Health {
                     }
                 }
             }
-            ProbeResult::NotReady => {
+            ServerProbe::NotReady => {
                 self.failed_probes = 0;
                 // It answers: it is not down, but it is not to be used either.
                 self.enter(now, ServerState::NotReady)
             }
-            ProbeResult::NotConnected => {
+            ServerProbe::NotConnected => {
                 self.failed_probes += 1;
                 self.eject(now, EjectionReason::NotConnected)
             }
-            ProbeResult::NoAnswer => {
+            ServerProbe::NoAnswer => {
                 self.failed_probes += 1;
                 self.failed_probes >= FAILED_PROBES && self.eject(now, EjectionReason::Failing)
             }

@@ -58,7 +58,7 @@ pub struct PeriodOutcomes {
 
 /// What is asked of a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Demand {
+pub struct ServerDemand {
     /// The seats of the request.
     pub width: Seats,
     /// Whether the server's capacity limits it. It does not limit requests of exempt levels, nor any without enforcement.
@@ -165,7 +165,7 @@ impl ServerLoad {
     }
 
     /// Charges it, if it has room. A request wider than the server has room where nothing is charged.
-    fn try_charge(&self, demand: Demand, is_last_resort: bool, has_claim: bool) -> bool {
+    fn try_charge(&self, demand: ServerDemand, is_last_resort: bool, has_claim: bool) -> bool {
         if !demand.is_limited {
             self.unlimited.fetch_add(demand.width, Ordering::AcqRel);
             return true;
@@ -186,7 +186,7 @@ impl ServerLoad {
     }
 
     /// Takes back a charge.
-    fn release(&self, demand: Demand) {
+    fn release(&self, demand: ServerDemand) {
         if !demand.is_limited {
             self.unlimited.fetch_sub(demand.width, Ordering::AcqRel);
             return;
@@ -269,7 +269,7 @@ impl ServerLoad {
     }
 
     /// How loaded it is for such a request: a fraction, as numerator and denominator.
-    fn load_for(&self, demand: Demand, room: Seats) -> (u64, u64) {
+    fn load_for(&self, demand: ServerDemand, room: Seats) -> (u64, u64) {
         let busy = if demand.is_long_running {
             self.long_running()
         } else {
@@ -295,19 +295,19 @@ pub trait HasLoad {
 
 /// A charge on a server, taken back when it is dropped.
 #[derive(Debug)]
-pub struct Charge<S: HasLoad> {
+pub struct ServerCharge<S: HasLoad> {
     server: StdArc<S>,
-    demand: Demand,
+    demand: ServerDemand,
 }
 
-impl<S: HasLoad> Charge<S> {
+impl<S: HasLoad> ServerCharge<S> {
     /// The server.
     pub fn server(&self) -> &StdArc<S> {
         &self.server
     }
 }
 
-impl<S: HasLoad> Drop for Charge<S> {
+impl<S: HasLoad> Drop for ServerCharge<S> {
     fn drop(&mut self) {
         self.server.load().release(self.demand);
     }
@@ -317,7 +317,7 @@ impl<S: HasLoad> Drop for Charge<S> {
 #[derive(Debug)]
 pub enum Choice<S: HasLoad> {
     /// This server is charged.
-    Charged(Charge<S>),
+    Charged(ServerCharge<S>),
     /// No server has room at the moment.
     Full,
     /// There is no server, or all were excluded.
@@ -338,7 +338,7 @@ pub struct Preference<'a> {
 /// Chooses the least loaded of `servers` that has room, and charges it. O(servers), no lock.
 pub fn choose<S: HasLoad>(
     servers: &[StdArc<S>],
-    demand: Demand,
+    demand: ServerDemand,
     preference: Preference<'_>,
 ) -> Choice<S> {
     choose_with_claim(servers, demand, preference, None)
@@ -347,7 +347,7 @@ pub fn choose<S: HasLoad>(
 /// As [`choose`], by a request that may have claimed the server at this index.
 pub(super) fn choose_with_claim<S: HasLoad>(
     servers: &[StdArc<S>],
-    demand: Demand,
+    demand: ServerDemand,
     preference: Preference<'_>,
     claim: Option<usize>,
 ) -> Choice<S> {
@@ -360,7 +360,7 @@ pub(super) fn choose_with_claim<S: HasLoad>(
         let charged = server
             .load()
             .try_charge(demand, is_last_resort, claim == Some(index));
-        charged.then(|| Charge {
+        charged.then(|| ServerCharge {
             server: StdArc::clone(server),
             demand,
         })

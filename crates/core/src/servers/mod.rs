@@ -1,6 +1,6 @@
 //! Which of several API servers a request goes to, and how many seats each has.
 //!
-//! [`load`] counts what each server has to do and chooses the least loaded one; [`places`] lets requests wait until a server has room;
+//! [`load`] counts what each server has to do and chooses the least loaded one; [`waiting`] lets requests wait until a server has room, in their [`places`];
 //! [`health`] says which part of its seats a server may use; [`slowness`] compares servers with each other; [`rebalance`] says how
 //! many watches move to a server that has too few.
 //!
@@ -22,6 +22,16 @@ pub mod load;
 pub mod places;
 pub mod rebalance;
 pub mod slowness;
+pub mod waiting;
 
 #[cfg(test)]
 mod tests;
+
+use crate::apf::Seats;
+
+/// `seats` in so many equal parts; the first ones have one more where they cannot be equal, and none is 0.
+pub fn equal_parts(seats: Seats, parts: usize) -> impl Iterator<Item = Seats> + use<> {
+    let number = Seats::try_from(parts.max(1)).unwrap_or(Seats::MAX);
+    let (each, more) = (seats / number, seats % number);
+    (0..number).map(move |index| (each + Seats::from(index < more)).max(1))
+}

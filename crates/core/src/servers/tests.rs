@@ -9,9 +9,12 @@ use std::{
 use proptest::prelude::*;
 
 use super::{
-    health::{EjectionReason, Health, ProbeResult, ServerState},
-    load::{Charge, Choice, Demand, HasLoad, Preference, ServerLoad, choose, total_seats},
-    places::{Places, Waiting},
+    health::{EjectionReason, Health, ServerProbe, ServerState},
+    load::{
+        Choice, HasLoad, Preference, ServerCharge, ServerDemand, ServerLoad, choose, total_seats,
+    },
+    places::Places,
+    waiting::WaitingForServer,
 };
 use crate::time::Time;
 
@@ -30,15 +33,15 @@ fn servers(seats: &[u32]) -> (Vec<Arc<Server>>, Arc<Places>) {
     (seats.iter().map(server).collect(), places)
 }
 
-fn wide(width: u32) -> Demand {
-    Demand {
+fn wide(width: u32) -> ServerDemand {
+    ServerDemand {
         width,
         is_limited: true,
         is_long_running: false,
     }
 }
 
-fn charged(choice: Choice<Server>) -> Charge<Server> {
+fn charged(choice: Choice<Server>) -> ServerCharge<Server> {
     match choice {
         Choice::Charged(charge) => charge,
         other => panic!("{other:?}"),
@@ -46,11 +49,11 @@ fn charged(choice: Choice<Server>) -> Charge<Server> {
 }
 
 /// The indices of the servers that were charged for so many requests of one seat.
-fn placed(servers: &[Arc<Server>], requests: usize) -> (Vec<usize>, Vec<Charge<Server>>) {
+fn placed(servers: &[Arc<Server>], requests: usize) -> (Vec<usize>, Vec<ServerCharge<Server>>) {
     let charges: Vec<_> = (0..requests)
         .map(|_| charged(choose(servers, wide(1), Preference::default())))
         .collect();
-    let index = |charge: &Charge<Server>| {
+    let index = |charge: &ServerCharge<Server>| {
         let is_it = |server: &Arc<Server>| Arc::ptr_eq(server, charge.server());
         servers.iter().position(is_it).unwrap()
     };
@@ -81,7 +84,7 @@ fn requests_go_to_the_server_with_the_fewest_seats_in_use_for_its_capacity() {
 #[test]
 fn requests_that_nothing_limits_count_for_the_choice_but_take_no_room() {
     let (servers, _) = servers(&[2, 2]);
-    let unlimited = Demand {
+    let unlimited = ServerDemand {
         is_limited: false,
         ..wide(3)
     };
@@ -134,6 +137,18 @@ fn when_no_server_takes_requests_all_are_tried_but_those_that_were_tried() {
 }
 
 #[test]
+fn seats_are_shared_in_equal_parts_of_at_least_one() {
+    for (seats, parts, each) in [
+        (600, 3, vec![200, 200, 200]),
+        (8, 3, vec![3, 3, 2]),
+        (1, 2, vec![1, 1]),
+        (5, 0, vec![5]),
+    ] {
+        assert_eq!(super::equal_parts(seats, parts).collect::<Vec<_>>(), each);
+    }
+}
+
+#[test]
 fn a_request_wider_than_a_server_has_it_for_itself() {
     let (servers, _) = servers(&[4]);
     let (_, held) = placed(&servers, 1);
@@ -160,10 +175,10 @@ fn what_runs_on_a_server_that_is_closed_does_not_take_seats_from_the_others() {
 }
 
 fn poll(
-    waiting: &mut Waiting<Server>,
+    waiting: &mut WaitingForServer<Server>,
     servers: &[Arc<Server>],
     width: u32,
-) -> Option<Charge<Server>> {
+) -> Option<ServerCharge<Server>> {
     let mut cx = Context::from_waker(Waker::noop());
     match waiting.poll(&mut cx, servers, wide(width), Preference::default()) {
         Poll::Ready(choice) => Some(charged(choice)),
@@ -175,7 +190,7 @@ fn poll(
 fn narrow_requests_do_not_take_the_room_of_a_wide_one_that_waits() {
     let (servers, places) = servers(&[4, 4]);
     let (_, mut held) = placed(&servers, 8);
-    let mut waiting = Waiting::new(Arc::clone(&places));
+    let mut waiting = WaitingForServer::new(Arc::clone(&places));
     assert!(poll(&mut waiting, &servers, 4).is_none());
     // One ends and another arrives, always: after as many as there are seats, a server has been emptied for the wide one.
     let rounds = (1..=8).find(|_| {
@@ -197,15 +212,15 @@ proptest! {
         steps in prop::collection::vec((0_u8..8, 1_u32..8, any::<u16>()), 1..300),
     ) {
         let (servers, places) = servers(&seats);
-        let mut held: Vec<Charge<Server>> = Vec::new();
-        let mut waiting: Vec<(Waiting<Server>, u32)> = Vec::new();
+        let mut held: Vec<ServerCharge<Server>> = Vec::new();
+        let mut waiting: Vec<(WaitingForServer<Server>, u32)> = Vec::new();
         for (step, width, which) in steps {
             let at = |length: usize| usize::from(which) % length.max(1);
             match step {
                 0..=2 => match choose(&servers, wide(width), Preference::default()) {
                     Choice::Charged(charge) => held.push(charge),
                     Choice::Full | Choice::None => {
-                        waiting.push((Waiting::new(Arc::clone(&places)), width));
+                        waiting.push((WaitingForServer::new(Arc::clone(&places)), width));
                     }
                 },
                 3 | 4 if !held.is_empty() => drop(held.swap_remove(at(held.len()))),
@@ -265,8 +280,8 @@ fn a_server_that_cannot_be_reached_is_ejected_and_comes_back_step_by_step() {
     assert!(!health.not_connected(at(11)));
     assert_eq!(health.reason(), Some(EjectionReason::NotConnected));
     assert_eq!(health.capacity(at(500), 100), 0);
-    assert!(!health.probed(at(1_000), ProbeResult::NotConnected));
-    assert!(health.probed(at(2_000), ProbeResult::Ready));
+    assert!(!health.probed(at(1_000), ServerProbe::NotConnected));
+    assert!(health.probed(at(2_000), ServerProbe::Ready));
     let steps =
         [2_000, 3_000, 4_500, 7_000, 12_000, 60_000].map(|at_ms| health.capacity(at(at_ms), 100));
     assert_eq!(steps, [10, 10, 25, 50, 100, 100]);
@@ -281,22 +296,22 @@ fn a_server_that_cannot_be_reached_is_ejected_and_comes_back_step_by_step() {
 fn a_server_that_does_not_answer_is_ejected_after_three_probes_and_one_that_is_not_ready_at_once() {
     let mut health = Health::new(at(0));
     for n in 1..3 {
-        assert!(!health.probed(at(n), ProbeResult::NoAnswer));
+        assert!(!health.probed(at(n), ServerProbe::NoAnswer));
     }
-    assert!(!health.probed(at(3), ProbeResult::Ready));
+    assert!(!health.probed(at(3), ServerProbe::Ready));
     for n in 4..6 {
-        assert!(!health.probed(at(n), ProbeResult::NoAnswer));
+        assert!(!health.probed(at(n), ServerProbe::NoAnswer));
     }
-    assert!(health.probed(at(6), ProbeResult::NoAnswer));
+    assert!(health.probed(at(6), ServerProbe::NoAnswer));
     assert_eq!(health.state(), ServerState::Ejected);
     // It starts again, says that it is not ready, and is.
-    assert!(health.probed(at(7), ProbeResult::NotReady));
+    assert!(health.probed(at(7), ServerProbe::NotReady));
     assert_eq!(
         (health.state(), health.reason()),
         (ServerState::NotReady, None)
     );
-    assert!(health.probed(at(8), ProbeResult::Ready));
-    assert!(health.probed(at(9), ProbeResult::NotReady));
+    assert!(health.probed(at(8), ServerProbe::Ready));
+    assert!(health.probed(at(9), ServerProbe::NotReady));
 }
 
 #[test]
@@ -309,7 +324,7 @@ fn a_server_that_answers_probes_and_fails_requests_stays_away_longer_each_time()
         let since = now;
         loop {
             now += 1_000;
-            if health.probed(at(now), ProbeResult::Ready) {
+            if health.probed(at(now), ServerProbe::Ready) {
                 break;
             }
         }
@@ -320,6 +335,6 @@ fn a_server_that_answers_probes_and_fails_requests_stays_away_longer_each_time()
     // After five minutes without a failure it begins anew.
     now += 300_000;
     assert!(health.requests_fail(at(now), EjectionReason::OnlyErrors));
-    assert!(!health.probed(at(now + 1_000), ProbeResult::Ready));
-    assert!(health.probed(at(now + 2_000), ProbeResult::Ready));
+    assert!(!health.probed(at(now + 1_000), ServerProbe::Ready));
+    assert!(health.probed(at(now + 2_000), ServerProbe::Ready));
 }

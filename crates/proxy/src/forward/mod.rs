@@ -68,9 +68,9 @@ use fairgate_core::digest::User;
 use fairgate_upstream::endpoint::Endpoint;
 use outgoing_lines::OutgoingLines;
 use retryable_body::{BodyRecovery, RecoveredBody, RetryableBody};
-use route::Route;
-use send_failure::{AttemptFailure, Blame, SendFailure, may_be_passing};
-use server_choice::{ChosenServer, LongRunningGuard, ServerChoice};
+use route::ServerRoute;
+use send_failure::{AttemptFailure, Blame, ForwardFailure, may_be_passing};
+use server_choice::{ChosenServer, LongRunningReply, ServerChoice};
 
 /// The maximum number of attempts to send a request, if sending it again is safe. More than two, because an upstream
 /// may close several connections at the same time.
@@ -96,7 +96,7 @@ struct Forwarder {
 /// Where calls go.
 enum Target {
     /// To the one upstream.
-    One(Route),
+    One(ServerRoute),
     /// To one of several servers.
     Several(ServerChoice),
 }
@@ -112,7 +112,7 @@ impl Forward {
         clock: Clock,
     ) -> Self {
         let target = match &settings.servers {
-            None => Target::One(Route::new(Arc::clone(&settings), &clock)),
+            None => Target::One(ServerRoute::new(Arc::clone(&settings), &clock)),
             Some(servers) => {
                 let (servers, settings) = (Arc::clone(servers), Arc::clone(&settings));
                 Target::Several(ServerChoice::new(servers, settings, clock.clone()))
@@ -282,7 +282,7 @@ impl Forwarder {
         let ChosenServer { server, route, .. } = chosen.ok_or(Refusal::UpstreamUnreachable)?;
         let kind = call.kind;
         let mut reply = tunnel::open(self, &route, call, upgrade).await?;
-        if let Some(guard) = LongRunningGuard::of(kind, &server) {
+        if let Some(guard) = LongRunningReply::of(kind, &server) {
             reply.body_mut().hold(guard);
         }
         Ok(reply)
@@ -307,7 +307,7 @@ impl Forwarder {
                 .await
             {
                 Ok(mut reply) => {
-                    if let Some(guard) = LongRunningGuard::of(call.kind, &chosen.server) {
+                    if let Some(guard) = LongRunningReply::of(call.kind, &chosen.server) {
                         reply.body_mut().hold(guard);
                     } else {
                         let took = self.clock.turn().since(sent_at);
@@ -343,11 +343,11 @@ impl Forwarder {
     /// Sends the call, again if that failed and is safe, and returns the reply.
     async fn send(
         &self,
-        route: &Route,
+        route: &ServerRoute,
         call: &Call,
         body: ClientBody,
         same_server: SameServer,
-    ) -> Result<Reply, SendFailure> {
+    ) -> Result<Reply, ForwardFailure> {
         let lane = lane_of(call);
         let mut body = body;
         let mut left = MAX_ATTEMPTS - 1;
@@ -368,7 +368,7 @@ impl Forwarder {
                     left -= 1;
                     continue;
                 }
-                Err(error) => return Err(SendFailure::not_connected(&error, body)),
+                Err(error) => return Err(ForwardFailure::not_connected(&error, body)),
             };
             let request = self.request(route, call, &leased)?;
             match self.attempt(call, leased, request, body, same_server).await {
@@ -455,7 +455,7 @@ impl Forwarder {
     /// The head to send: the target's bytes unchanged, and headers copied one by one.
     fn request<'a>(
         &'a self,
-        route: &'a Route,
+        route: &'a ServerRoute,
         call: &'a Call,
         leased: &LeasedConnection,
     ) -> Result<RequestHead<'a>, Refusal> {

@@ -8,7 +8,7 @@ use super::{UpstreamSettings, pool::Pool};
 use fairgate_base::clock::Clock;
 
 /// The way of one core to one server.
-pub(super) struct Route {
+pub(super) struct ServerRoute {
     pub(super) settings: Arc<UpstreamSettings>,
     pub(super) pool: Pool,
     /// The server's name for the trace. A copy: each request counts a reference to it, and cores are not to share that.
@@ -17,7 +17,7 @@ pub(super) struct Route {
     pub(super) host: HeaderValue,
 }
 
-impl Route {
+impl ServerRoute {
     /// A way with no connection yet.
     pub(super) fn new(settings: Arc<UpstreamSettings>, clock: &Clock) -> Self {
         let host = HeaderValue::from_str(settings.endpoint.authority().as_str());

@@ -31,14 +31,14 @@ pub(super) enum Blame {
 }
 
 /// Why a server did not answer a call.
-pub(super) struct SendFailure {
+pub(super) struct ForwardFailure {
     pub(super) refusal: Refusal,
     pub(super) blame: Blame,
     /// The complete body, if another server may be sent the call.
     pub(super) unsent: Option<ClientBody>,
 }
 
-impl SendFailure {
+impl ForwardFailure {
     /// No connection: nothing was sent.
     pub(super) fn not_connected(error: &ConnectError, body: ClientBody) -> Self {
         let (refusal, blame) = match error {
@@ -56,7 +56,7 @@ impl SendFailure {
     }
 }
 
-impl From<Refusal> for SendFailure {
+impl From<Refusal> for ForwardFailure {
     fn from(refusal: Refusal) -> Self {
         Self {
             refusal,
@@ -66,7 +66,7 @@ impl From<Refusal> for SendFailure {
     }
 }
 
-impl From<AttemptFailure> for SendFailure {
+impl From<AttemptFailure> for ForwardFailure {
     fn from(failure: AttemptFailure) -> Self {
         let (refusal, blame, unsent) = match failure {
             AttemptFailure::Again(body) => {

@@ -13,12 +13,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::{UpstreamSettings, route::Route};
+use super::{UpstreamSettings, route::ServerRoute};
 use fairgate_base::clock::Clock;
 use fairgate_call::{BodyEnd, Call, Peer, ReplyGuard, RequestKind};
 use fairgate_core::servers::{
-    load::{Charge, Choice, Demand, HasLoad as _, Preference, choose},
-    places::Waiting,
+    load::{Choice, HasLoad as _, Preference, ServerCharge, ServerDemand, choose},
+    waiting::WaitingForServer,
 };
 use fairgate_upstream::servers::{
     Spread, UpstreamServer, UpstreamServers,
@@ -38,7 +38,7 @@ pub(super) struct ServerChoice {
 /// The servers at one moment, and the way to each.
 pub(super) struct ServerRoutes {
     servers: Arc<Vec<Arc<UpstreamServer>>>,
-    routes: Vec<Rc<Route>>,
+    routes: Vec<Rc<ServerRoute>>,
 }
 
 /// The server that a call was given.
@@ -46,7 +46,7 @@ pub(super) struct ChosenServer {
     /// Which of those of the moment.
     pub(super) index: usize,
     pub(super) server: Arc<UpstreamServer>,
-    pub(super) route: Rc<Route>,
+    pub(super) route: Rc<ServerRoute>,
 }
 
 impl ServerChoice {
@@ -84,7 +84,7 @@ impl ServerChoice {
                 known.map_or_else(
                     || {
                         let settings = self.settings.of_server(server.endpoint());
-                        Rc::new(Route::new(Arc::new(settings), &self.clock))
+                        Rc::new(ServerRoute::new(Arc::new(settings), &self.clock))
                     },
                     |known| Rc::clone(&current.routes[known]),
                 )
@@ -113,7 +113,7 @@ impl ServerChoice {
         };
         let mut choice = choose(&routes.servers, demand, preference);
         if let Choice::Full = choice {
-            let mut waiting = Waiting::new(Arc::clone(self.servers.places()));
+            let mut waiting = WaitingForServer::new(Arc::clone(self.servers.places()));
             choice = poll_fn(|cx| waiting.poll(cx, &routes.servers, demand, preference)).await;
         }
         let Choice::Charged(charge) = choice else {
@@ -127,7 +127,7 @@ impl ServerChoice {
         &self,
         routes: &ServerRoutes,
         call: &Call,
-        demand: Demand,
+        demand: ServerDemand,
         excluded: &[usize],
     ) -> Option<usize> {
         // Watches are spread by their number alone.
@@ -168,9 +168,9 @@ fn fewer_connections(a: &UpstreamServer, b: &UpstreamServer) -> std::cmp::Orderi
 }
 
 /// What a call asks of a server.
-fn demand(call: &Call) -> Demand {
+fn demand(call: &Call) -> ServerDemand {
     let seats = call.context.seats.get();
-    Demand {
+    ServerDemand {
         width: seats.width,
         is_limited: seats.is_limited,
         is_long_running: call.kind.is_long_running(),
@@ -178,7 +178,7 @@ fn demand(call: &Call) -> Demand {
 }
 
 impl ServerRoutes {
-    fn chosen(&self, charge: Charge<UpstreamServer>, call: &Call) -> ChosenServer {
+    fn chosen(&self, charge: ServerCharge<UpstreamServer>, call: &Call) -> ChosenServer {
         let server = Arc::clone(charge.server());
         let is_it = |one: &Arc<UpstreamServer>| Arc::ptr_eq(one, &server);
         // It was chosen from this list.
@@ -196,12 +196,12 @@ impl ServerRoutes {
 
 /// Counts a watch, or another request that runs for long, at its server until its reply ends; and ends a watch that is to move
 /// to another server.
-pub(super) struct LongRunningGuard {
+pub(super) struct LongRunningReply {
     held: LongRunningAt,
     is_watch: bool,
 }
 
-impl LongRunningGuard {
+impl LongRunningReply {
     /// One more at `server`; `None` for other requests.
     pub(super) fn of(kind: RequestKind, server: &Arc<UpstreamServer>) -> Option<Box<Self>> {
         kind.is_long_running().then(|| {
@@ -213,7 +213,7 @@ impl LongRunningGuard {
     }
 }
 
-impl ReplyGuard for LongRunningGuard {
+impl ReplyGuard for LongRunningReply {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_watch {
             self.held.poll_move(cx)

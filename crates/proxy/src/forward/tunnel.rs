@@ -32,7 +32,7 @@ use super::{
     headers,
     outgoing_lines::OutgoingLines,
     retryable_body::{BodyRecovery, RetryableBody},
-    route::Route,
+    route::ServerRoute,
     target,
 };
 use fairgate_base::clock::Clock;
@@ -45,7 +45,7 @@ use fairgate_core::time::Time;
 /// Sends `call` as an upgrade to `protocol`; a `101` becomes a tunnel.
 pub(super) async fn open(
     forwarder: &Forwarder,
-    route: &Route,
+    route: &ServerRoute,
     mut call: Call,
     protocol: HeaderValue,
 ) -> Result<Reply, Refusal> {
@@ -170,7 +170,7 @@ impl AsyncWrite for TunnelEnd<'_> {
 
 fn request(
     forwarder: &Forwarder,
-    route: &Route,
+    route: &ServerRoute,
     call: &Call,
     body: ClientBody,
     protocol: HeaderValue,
@@ -200,7 +200,7 @@ type Connected = (
     OpenConnection,
 );
 
-async fn connect(route: &Route) -> Result<Connected, Refusal> {
+async fn connect(route: &ServerRoute) -> Result<Connected, Refusal> {
     let NewConnection { socket, open, .. } =
         route.pool.connector.open(true).await.map_err(|error| {
             tracing::warn!(%error, "cannot reach the upstream");

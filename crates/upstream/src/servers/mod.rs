@@ -1,21 +1,18 @@
 //! Several API servers behind the gateway, one of which each request goes to.
 //!
 //! [`UpstreamServers`] is what all cores and the control side share: the list, what each server has to do, and which part of its seats
-//! it may use. [`monitor`] probes the servers, compares them, resolves names again, and moves watches to a server that has too
+//! it may use. [`server_monitor`](crate::server_monitor) probes the servers, compares them, resolves names again, and moves watches to a server that has too
 //! few. The request path reports what it finds: a server that cannot be reached gets no further request at once, not only
 //! after the next probe.
 //!
 //! The decisions are pure ([`fairgate_core::servers`]). Not here: connections of clients' requests, which `fairgate-proxy` has.
 
 pub mod affinity;
-pub mod monitor;
 mod moving;
-#[cfg(test)]
-mod tests;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use arc_swap::{ArcSwap, Guard};
@@ -27,6 +24,7 @@ use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::Seats,
     servers::{
+        equal_parts,
         health::{EjectionReason, Health, ServerState},
         load::{HasLoad, ServerLoad, total_seats},
         places::Places,
@@ -38,18 +36,18 @@ use fairgate_core::{
 /// One API server.
 #[derive(Debug)]
 pub struct UpstreamServer {
-    endpoint: Endpoint,
-    load: ServerLoad,
-    health: Mutex<Health>,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) load: ServerLoad,
+    pub(crate) health: Mutex<Health>,
     /// Which configured server it is, or belongs to.
-    group: usize,
+    pub(crate) group: usize,
     /// Whether its address is still one of its name; if not, it takes no new requests.
-    is_listed: std::sync::atomic::AtomicBool,
+    pub(crate) is_listed: AtomicBool,
     /// Ends connections of the gateway's own requests when the server does not answer.
     unresponsive: watch::Sender<bool>,
-    moving: MovingWatches,
+    pub(crate) moving: MovingWatches,
     /// Client connections that are to prefer another server.
-    moving_connections: Wanted,
+    pub(crate) moving_connections: Wanted,
     counts: ServerCounts,
 }
 
@@ -71,7 +69,7 @@ impl HasLoad for UpstreamServer {
 }
 
 impl UpstreamServer {
-    fn new(
+    pub(crate) fn new(
         endpoint: Endpoint,
         seats: Seats,
         group: usize,
@@ -83,7 +81,7 @@ impl UpstreamServer {
             load: ServerLoad::new(seats, places),
             health: Mutex::new(health),
             group,
-            is_listed: true.into(),
+            is_listed: AtomicBool::new(true),
             unresponsive: watch::Sender::new(false),
             moving: MovingWatches::default(),
             moving_connections: Wanted::default(),
@@ -161,7 +159,7 @@ impl UpstreamServer {
     }
 
     /// Applies its health to what it may be charged.
-    fn apply_health(&self, now: Time) {
+    pub(crate) fn apply_health(&self, now: Time) {
         let health = lock(&self.health);
         let is_listed = self.is_listed.load(Ordering::Relaxed);
         self.load.set_capacity(if is_listed {
@@ -237,21 +235,21 @@ pub enum Spread {
 /// All servers behind the gateway. Shared by all cores and the control side.
 #[derive(Debug)]
 pub struct UpstreamServers {
-    configured: Vec<ConfiguredServer>,
-    list: ArcSwap<Vec<Arc<UpstreamServer>>>,
-    places: Arc<Places>,
+    pub(crate) configured: Vec<ConfiguredServer>,
+    pub(crate) list: ArcSwap<Vec<Arc<UpstreamServer>>>,
+    pub(crate) places: Arc<Places>,
     spread: Spread,
     /// The seats that servers without their own share.
     shared_seats: Mutex<Seats>,
     total: watch::Sender<Seats>,
     /// Something happened that the monitor is to see at once.
-    changed: Notify,
-    clock: Clock,
+    pub(crate) changed: Notify,
+    pub(crate) clock: Clock,
 }
 
 impl UpstreamServers {
     /// These servers, which share `shared_seats` if they have no seats of their own. The addresses of names that are resolved are
-    /// added by the monitor, or by [`resolve`](monitor::resolve).
+    /// added by the monitor, or by [`resolve`](crate::server_monitor::resolve).
     pub fn new(
         configured: Vec<ConfiguredServer>,
         shared_seats: Seats,
@@ -345,7 +343,7 @@ impl UpstreamServers {
     }
 
     /// Publishes what a change of one server's health means.
-    fn after(&self, server: &Arc<UpstreamServer>, changed: bool) {
+    pub(crate) fn after(&self, server: &Arc<UpstreamServer>, changed: bool) {
         if changed {
             if server.state() == ServerState::Ejected {
                 server.counts.ejections.fetch_add(1, Ordering::Relaxed);
@@ -359,7 +357,7 @@ impl UpstreamServers {
     }
 
     /// Applies the health of all servers, and tells their seats.
-    fn publish(&self) {
+    pub(crate) fn publish(&self) {
         let list = self.list.load();
         let total = total_seats(&list).max(1);
         self.total.send_if_modified(|now| {
@@ -370,7 +368,7 @@ impl UpstreamServers {
     }
 
     /// Gives each server its seats: its own, or its part of what those share that have none.
-    fn set_parts(&self) {
+    pub(crate) fn set_parts(&self) {
         let shared = *lock(&self.shared_seats);
         let list = self.list.load();
         let parts = equal_parts(shared, self.configured.len());
@@ -389,7 +387,7 @@ impl UpstreamServers {
 }
 
 /// Logs how a server is, after that changed.
-fn log_condition(server: &UpstreamServer) {
+pub(crate) fn log_condition(server: &UpstreamServer) {
     let name = server.name();
     if let Some(problem) = server.condition().problem() {
         let why = server.endpoint.problem().map(|error| error.to_string());
@@ -397,11 +395,4 @@ fn log_condition(server: &UpstreamServer) {
     } else {
         tracing::info!(server = %name, "an API server takes requests again");
     }
-}
-
-/// `seats` in so many equal parts; the first ones have one more where they cannot be equal, and none is 0.
-fn equal_parts(seats: Seats, parts: usize) -> impl Iterator<Item = Seats> {
-    let number = Seats::try_from(parts.max(1)).unwrap_or(Seats::MAX);
-    let (each, more) = (seats / number, seats % number);
-    (0..number).map(move |index| (each + Seats::from(index < more)).max(1))
 }

@@ -10,16 +10,16 @@ use fairgate_core::sync::{Mutex, lock};
 
 /// How many are still to move.
 #[derive(Debug, Default)]
-pub(super) struct Wanted(AtomicU32);
+pub(crate) struct Wanted(AtomicU32);
 
 impl Wanted {
     /// So many are to move from now on, instead of those asked for earlier.
-    pub(super) fn set(&self, number: u32) {
+    pub(crate) fn set(&self, number: u32) {
         self.0.store(number, Ordering::Release);
     }
 
     /// Whether the one that asks is to move.
-    pub(super) fn take_one(&self) -> bool {
+    pub(crate) fn take_one(&self) -> bool {
         self.0.load(Ordering::Acquire) > 0
             && self
                 .0
@@ -32,7 +32,7 @@ impl Wanted {
 
 /// How many watches of a server are still to end.
 #[derive(Debug, Default)]
-pub(super) struct MovingWatches {
+pub(crate) struct MovingWatches {
     wanted: Wanted,
     /// How often some were asked to end: places from before that may be gone.
     rounds: AtomicU32,
@@ -48,7 +48,7 @@ struct Idle {
 
 /// The place of a watch among those that can be woken.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     id: u64,
     round: u32,
     waker: Waker,
@@ -56,7 +56,7 @@ pub(super) struct Place {
 
 impl MovingWatches {
     /// So many of the server's watches are to end from now on, instead of those asked for earlier.
-    pub(super) fn ask(&self, number: u32) {
+    pub(crate) fn ask(&self, number: u32) {
         self.wanted.set(number);
         if number == 0 {
             return;
@@ -74,7 +74,7 @@ impl MovingWatches {
 
     /// Whether the watch that asks is to end now. If not, the task of `cx` is woken when one is to end. Takes a lock only if
     /// the watch has no place yet, or its task is another, or some were asked to end meanwhile.
-    pub(super) fn takes(&self, place: &mut Option<Place>, cx: &Context<'_>) -> bool {
+    pub(crate) fn takes(&self, place: &mut Option<Place>, cx: &Context<'_>) -> bool {
         if self.wanted.take_one() {
             return true;
         }
@@ -96,7 +96,7 @@ impl MovingWatches {
     }
 
     /// A watch has ended, or takes another place.
-    pub(super) fn leave(&self, place: &mut Option<Place>) {
+    pub(crate) fn leave(&self, place: &mut Option<Place>) {
         let Some(Place { id, .. }) = place.take() else {
             return;
         };

@@ -7,15 +7,15 @@ use futures_util::future::join_all;
 use http::uri::PathAndQuery;
 use tokio::time::timeout;
 
-use super::{ConfiguredServer, UpstreamServer, UpstreamServers, log_condition};
 use crate::{
     client::{ApiClient, ConnectionReuse, HeaderSource, RequestError},
     dial,
     dial_error::DialError,
+    servers::{ConfiguredServer, UpstreamServer, UpstreamServers, log_condition},
 };
 use fairgate_core::{
     servers::{
-        health::{EjectionReason, Health, ProbeResult, ServerState},
+        health::{EjectionReason, Health, ServerProbe, ServerState},
         load::{PeriodOutcomes, ServerLoad},
         rebalance::{Held, surplus},
         slowness::ShortestTime,
@@ -42,7 +42,7 @@ const MAX_PROBE_BYTES: usize = 64 << 10;
 type Found = Result<Vec<SocketAddr>, DialError>;
 
 /// Watches over the servers until it is dropped.
-pub struct Monitor {
+pub struct ServerMonitor {
     servers: Arc<UpstreamServers>,
     credentials: HeaderSource,
     watched: Vec<Watched>,
@@ -66,15 +66,15 @@ impl Watched {
         }
     }
 
-    async fn probe(&self) -> ProbeResult {
+    async fn probe(&self) -> ServerProbe {
         let readyz = PathAndQuery::from_static("/readyz");
         let answer = self.client.get(readyz, "*/*", MAX_PROBE_BYTES);
         match timeout(PROBE_TIMEOUT, answer).await {
             // It answers. That the gateway may not ask says nothing about its health.
-            Ok(Ok((status, _))) if status.as_u16() < 500 => ProbeResult::Ready,
-            Ok(Ok(_)) => ProbeResult::NotReady,
-            Ok(Err(RequestError::Connect { .. })) => ProbeResult::NotConnected,
-            Ok(Err(_)) | Err(_) => ProbeResult::NoAnswer,
+            Ok(Ok((status, _))) if status.as_u16() < 500 => ServerProbe::Ready,
+            Ok(Ok(_)) => ServerProbe::NotReady,
+            Ok(Err(RequestError::Connect { .. })) => ServerProbe::NotConnected,
+            Ok(Err(_)) | Err(_) => ServerProbe::NoAnswer,
         }
     }
 
@@ -94,7 +94,7 @@ impl Watched {
     }
 }
 
-impl Monitor {
+impl ServerMonitor {
     /// Watches over `servers`, with these credentials for its probes.
     pub fn new(servers: Arc<UpstreamServers>, credentials: HeaderSource) -> Self {
         Self {
