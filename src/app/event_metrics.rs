@@ -11,14 +11,27 @@ use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
 };
-use fairgate_upstream::{lookup::LookupOutcome, token_review::TokenReviews};
+use fairgate_upstream::{
+    lookup::LookupOutcome, servers::UpstreamServers, token_review::TokenReviews,
+};
 
-/// Counts connections to the upstream.
-pub(super) fn connections(metrics: &Arc<GatewayMetrics>) -> EventSink<ConnectionEvent> {
+/// Counts connections to the upstream. Of several servers it is up while one takes requests.
+pub(super) fn connections(
+    metrics: &Arc<GatewayMetrics>,
+    servers: Option<Arc<UpstreamServers>>,
+) -> EventSink<ConnectionEvent> {
     let metrics = Arc::clone(metrics);
     EventSink::new(move |event| match event {
         ConnectionEvent::Opened => metrics.upstream_opened(),
-        ConnectionEvent::NotOpened => metrics.upstream_failed(UpstreamFailure::Connect),
+        ConnectionEvent::NotOpened => {
+            metrics.upstream_failed(UpstreamFailure::Connect);
+            if !servers
+                .as_ref()
+                .is_some_and(|servers| servers.is_any_open())
+            {
+                metrics.upstream_down();
+            }
+        }
         ConnectionEvent::Lost => metrics.upstream_failed(UpstreamFailure::Lost),
         ConnectionEvent::Closed => metrics.upstream_closed(),
         ConnectionEvent::Completed => metrics.upstream_abandoned(AbandonedStreamEnd::Completed),

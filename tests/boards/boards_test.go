@@ -224,8 +224,14 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 	}, false)
 	// More at a time than the level has seats, and so seldom that no alert fires here.
 	observer.load(ctx, 8, "impatient", "GET", pods+"?delay=200ms", 3*time.Second)
+	// Nobody listens at the discard port.
+	servers := startGateway(t, t.TempDir(), object{
+		"mode": "files", "dataCores": 1,
+		"upstream": object{"servers": []object{{"url": "http://" + w.upstream.address}, {"url": "http://127.0.0.1:9"}}},
+	}, false)
+	servers.load(ctx, 1, "mouse", "GET", pods, 100*time.Millisecond)
 	host := w.hostAdmission(t, ctx)
-	w.prometheus.scrape(t, append(w.prometheus.targets, stranded.admin, judge.admin, observer.admin, host.admin)...)
+	w.prometheus.scrape(t, append(w.prometheus.targets, stranded.admin, judge.admin, observer.admin, servers.admin, host.admin)...)
 	w.files.reload(t, "kind: Nonsense")
 	certify(t, w.files.directory, 3*24*time.Hour)
 	write(t, filepath.Join(w.files.directory, "policies"), "broken.yaml", "kind: Nonsense")
@@ -268,6 +274,7 @@ var causes = map[string]string{
 	"FairgateAbsent":                 "Prometheus has no targets any more",
 	"FairgateDown":                   "a gateway is killed",
 	"FairgateUpstreamDown":           "the upstream ends",
+	"FairgateServerAway":             "one of two servers of a gateway does not listen",
 	"FairgatePolicySourceStale":      "the upstream ends, from which a gateway reads its policy",
 	"FairgateVitalLevelRefuses":      "60 clients update nodes, which takes 2 s each",
 	"FairgateLevelSaturated":         "60 clients of one user list pods, which takes 0.9 s each",

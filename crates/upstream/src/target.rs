@@ -62,10 +62,10 @@ impl UpstreamTarget {
         match self {
             Self::One(endpoint) => endpoint.problem(),
             Self::Any(_, servers) => {
-                let list = servers.list();
-                if list.iter().any(|server| server.load().capacity() > 0) {
+                if servers.is_any_open() {
                     return None;
                 }
+                let list = servers.list();
                 let of_server = list.iter().find_map(|server| server.endpoint().problem());
                 let names = || servers.configured().iter();
                 of_server.or_else(|| names().find_map(|server| server.endpoint.problem()))

@@ -242,10 +242,12 @@ impl GatewayMetrics {
 
     /// An upstream connection could not be opened, or broke.
     pub fn upstream_failed(&self, failure: UpstreamFailure) {
-        if failure == UpstreamFailure::Connect {
-            self.upstream.up.set(0.0);
-        }
         self.upstream.errors[failure as usize].increment(1);
+    }
+
+    /// No connection to the upstream, or to any of its servers, can be opened.
+    pub fn upstream_down(&self) {
+        self.upstream.up.set(0.0);
     }
 
     /// A connection of the admin port was closed by the gateway.
@@ -475,13 +477,16 @@ mod tests {
             let text = written(&metrics);
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         };
-        metrics.upstream_failed(UpstreamFailure::Connect);
+        metrics.upstream_down();
         shows(0);
         metrics.upstream_opened();
         shows(1);
-        metrics.upstream_failed(UpstreamFailure::Lost);
-        shows(1);
-        metrics.upstream_failed(UpstreamFailure::Connect);
+        // Of several servers one may fail.
+        for failure in [UpstreamFailure::Lost, UpstreamFailure::Connect] {
+            metrics.upstream_failed(failure);
+            shows(1);
+        }
+        metrics.upstream_down();
         shows(0);
     }
 

@@ -312,11 +312,10 @@ impl UpstreamServers {
         &self.configured
     }
 
-    /// A server that takes requests, the one listed first among the least loaded; if none does, the first.
-    pub fn any(&self) -> Option<Arc<UpstreamServer>> {
+    /// Whether any server takes requests.
+    pub fn is_any_open(&self) -> bool {
         let list = self.list.load();
-        let open = list.iter().find(|server| server.load.capacity() > 0);
-        open.or(list.first()).cloned()
+        list.iter().any(|server| server.load.capacity() > 0)
     }
 
     /// Gives servers without seats of their own their parts of so many seats.
