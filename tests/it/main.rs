@@ -32,6 +32,7 @@ mod forwarding;
 mod framing;
 mod hanging_up;
 mod hosted;
+mod hosted_last_good;
 mod hostile_upstreams;
 mod in_force;
 mod last_good;

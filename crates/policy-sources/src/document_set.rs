@@ -2,11 +2,12 @@
 
 use std::{future::Future, sync::Arc};
 
-use crate::{document::PolicyDocument, last_good::LastGoodSet};
+use crate::{document::PolicyDocument, last_good::LastGoodSet, stored_documents};
 use fairgate_core::{
     apf::objects::{ObjectSet, ParsedDocument},
     finding::Finding,
 };
+use fairgate_store::{Store, StoreError};
 
 /// All admission policies and bindings of a source at one moment.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +35,54 @@ pub struct DocumentSet {
     /// Documents that cannot be read. With an error the whole set is invalid.
     pub findings: Vec<Finding>,
     /// The documents as they were, if the source was asked for them.
-    pub originals: Option<Arc<Vec<PolicyDocument>>>,
+    pub originals: Option<Originals>,
+}
+
+/// The documents of a set as they were, or where they can be read again.
+#[derive(Clone)]
+pub enum Originals {
+    /// The documents.
+    Documents(Arc<Vec<PolicyDocument>>),
+    /// Those of a store at the revision of the set. A store may have many, which are in memory once already.
+    Stored(Arc<dyn Store>, u64),
+}
+
+impl Originals {
+    /// The documents.
+    ///
+    /// # Errors
+    ///
+    /// The store does not respond, or no longer has the revision.
+    pub async fn documents(&self) -> Result<Arc<Vec<PolicyDocument>>, StoreError> {
+        match self {
+            Self::Documents(documents) => Ok(Arc::clone(documents)),
+            Self::Stored(store, revision) => {
+                let documents = stored_documents::documents_at(&**store, *revision).await?;
+                Ok(Arc::new(documents))
+            }
+        }
+    }
+}
+
+impl PartialEq for Originals {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Documents(one), Self::Documents(other)) => one == other,
+            (Self::Stored(one, at), Self::Stored(other, then)) => {
+                Arc::ptr_eq(one, other) && at == then
+            }
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Originals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Documents(documents) => f.debug_tuple("Documents").field(documents).finish(),
+            Self::Stored(_, revision) => f.debug_tuple("Stored").field(revision).finish(),
+        }
+    }
 }
 
 impl DocumentSet {

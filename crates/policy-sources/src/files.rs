@@ -24,7 +24,7 @@ use tokio::{sync::Notify, task, time};
 
 use crate::{
     document::PolicyDocument,
-    document_set::{DocumentSet, PolicySource, Revision},
+    document_set::{DocumentSet, Originals, PolicySource, Revision},
     file_stamps::ChangeWatch,
     logging::log_finding,
 };
@@ -337,7 +337,7 @@ impl Snapshot {
             documents,
             findings,
         } = self.into_documents();
-        let originals = has_originals.then(|| Arc::new(documents.clone()));
+        let originals = has_originals.then(|| Originals::Documents(Arc::new(documents.clone())));
         let parsed = documents.into_iter().map(|document| {
             let PolicyDocument { origin, object } = document;
             Arc::new(ParsedDocument::parse(&origin, object))

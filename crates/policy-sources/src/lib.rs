@@ -19,10 +19,11 @@ pub mod kube;
 mod last_good;
 mod logging;
 pub mod store;
+mod stored_documents;
 
 pub use admission_files::AdmissionFiles;
 pub use admission_store::AdmissionStore;
 pub use document::PolicyDocument;
-pub use document_set::{DocumentSet, PolicyDocuments, PolicySource, Revision};
+pub use document_set::{DocumentSet, Originals, PolicyDocuments, PolicySource, Revision};
 pub use last_good::{LastGoodError, LastGoodFile, LastGoodSet, PolicyArea};
 pub use logging::log_finding;

@@ -8,27 +8,20 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use serde_json::Value;
-
 use crate::{
-    document_set::{DocumentSet, PolicySource, Revision},
+    document_set::{DocumentSet, Originals, PolicySource, Revision},
     logging::LoggedWarnings,
+    stored_documents::{KINDS, origin, without_status},
 };
 use fairgate_base::tasks;
 use fairgate_core::{
     apf::objects::ParsedDocument,
     finding::{Finding, Severity},
 };
-use fairgate_objects::{
-    kind::Kind,
-    kinds::{FLOW_SCHEMA, PRIORITY_LEVEL},
-};
+use fairgate_objects::kinds::FLOW_SCHEMA;
 use fairgate_store::{
     ReadRevision, Store, StoreEntry, StoreError, StoreEvent, Watch, local::StoreAtRest,
 };
-
-/// The kinds of policy objects.
-const KINDS: [&Kind; 2] = [&PRIORITY_LEVEL, &FLOW_SCHEMA];
 
 /// The pause before a retry after the store failed.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -50,6 +43,8 @@ pub struct StoreSource {
     unread: Vec<Arc<StoreEvent>>,
     /// Whether something changed since the last set.
     changed: bool,
+    /// Whether sets can be read again as they were.
+    has_originals: bool,
     logged: LoggedWarnings,
 }
 
@@ -79,8 +74,16 @@ impl StoreSource {
             revision: 0,
             unread: Vec::new(),
             changed: false,
+            has_originals: false,
             logged: LoggedWarnings::default(),
         }
+    }
+
+    /// Whether sets can be read again as they were, to be kept.
+    #[must_use]
+    pub fn with_originals(mut self, wanted: bool) -> Self {
+        self.has_originals = wanted;
+        self
     }
 
     /// Waits until something has changed, and [`SETTLE`] longer. Cancel-safe.
@@ -174,7 +177,10 @@ impl StoreSource {
 
     /// All objects.
     fn set(&self) -> DocumentSet {
-        set_of(self.revision, self.objects.values())
+        let mut set = set_of(self.revision, self.objects.values());
+        let stored = || Originals::Stored(Arc::clone(&self.store), self.revision);
+        set.originals = self.has_originals.then(stored);
+        set
     }
 }
 
@@ -248,32 +254,21 @@ fn is_policy(event: &StoreEvent) -> bool {
 }
 
 fn document(entry: &StoreEntry) -> StoredDocument {
-    let origin = format!("{} at {}", entry.key, entry.revision);
+    let origin = origin(entry);
     match serde_json::from_slice(&entry.bytes()) {
         Ok(value) => {
             let document = ParsedDocument::parse(&origin, without_status(value));
             StoredDocument::Parsed(Arc::new(document))
         }
         Err(error) => StoredDocument::Unreadable(Box::new(Finding {
-            // One malformed object must not keep all others from taking effect.
-            severity: Severity::Warning,
+            // Without it requests could be in another level: all objects stay as they were, and that is shown.
+            severity: Severity::Error,
             origin,
             kind: String::new(),
             name: String::new(),
             field: String::new(),
             message: format!("cannot be read: {error}"),
-            remedy: "delete the object and create it again".to_owned(),
+            remedy: "delete its key from the store, or restore the store from a backup".to_owned(),
         })),
     }
-}
-
-/// An object without status and managed fields, which are most of it and do not affect the policy.
-fn without_status(mut object: Value) -> Value {
-    if let Value::Object(fields) = &mut object {
-        fields.remove("status");
-        if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
-            metadata.remove("managedFields");
-        }
-    }
-    object
 }

@@ -32,8 +32,8 @@ use fairgate_config::{AdmissionReads, AdmissionSource, Config};
 use fairgate_objects::kind::Kind;
 use fairgate_observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue};
 use fairgate_policy_sources::{
-    AdmissionFiles, AdmissionStore, PolicyArea, PolicyDocument, PolicyDocuments, PolicySource,
-    log_finding,
+    AdmissionFiles, AdmissionStore, Originals, PolicyArea, PolicyDocument, PolicyDocuments,
+    PolicySource, log_finding,
 };
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
@@ -287,7 +287,7 @@ impl AdmissionPolicies {
         let keeper = state.keeper(PolicyArea::Admission, control)?;
         let clock = self.clock.clone();
         Some(Box::new(move |documents| {
-            keeper.keep(&name, Arc::new(documents), &clock);
+            keeper.keep(&name, Originals::Documents(Arc::new(documents)), &clock);
         }))
     }
 }

@@ -14,10 +14,10 @@ use std::{
 use tokio::{runtime::Handle, sync::watch, task, time};
 
 use fairgate_base::{clock::Clock, tasks};
-use fairgate_config::Config;
+use fairgate_config::{Config, StoreConfig};
 use fairgate_core::sync::{Mutex, lock};
 use fairgate_observe::HealthChecks;
-use fairgate_policy_sources::{LastGoodFile, LastGoodSet, PolicyArea, PolicyDocument};
+use fairgate_policy_sources::{LastGoodFile, LastGoodSet, Originals, PolicyArea};
 
 /// The pause before a set is written again that could not be written.
 const RETRY: Duration = Duration::from_secs(30);
@@ -45,7 +45,7 @@ pub(crate) struct PolicyKeeper {
 struct SetToKeep {
     /// Where it comes from.
     source: String,
-    documents: Arc<Vec<PolicyDocument>>,
+    documents: Originals,
     /// When it came into force, in seconds since 1970.
     since: u64,
 }
@@ -115,7 +115,7 @@ impl StateDirectory {
 
 impl PolicyKeeper {
     /// Keeps a set of `source` that is in force now. Does not block.
-    pub(crate) fn keep(&self, source: &str, documents: Arc<Vec<PolicyDocument>>, clock: &Clock) {
+    pub(crate) fn keep(&self, source: &str, documents: Originals, clock: &Clock) {
         self.newest.send_replace(Some(SetToKeep {
             source: source.to_owned(),
             documents,
@@ -157,10 +157,15 @@ impl Keeping {
     /// Writes a set; false if that fails, which is shown.
     async fn keep(&self, set: SetToKeep) -> bool {
         let file = LastGoodFile::new(&self.directory, self.area, &set.source);
-        let writing = task::spawn_blocking(move || file.write(&set.documents, set.since));
-        let problem = match writing.await {
-            Ok(written) => written.err().map(|error| error.to_string()),
-            Err(error) => Some(error.to_string()),
+        let problem = match set.documents.documents().await {
+            Ok(documents) => {
+                let writing = task::spawn_blocking(move || file.write(&documents, set.since));
+                match writing.await {
+                    Ok(written) => written.err().map(|error| error.to_string()),
+                    Err(error) => Some(error.to_string()),
+                }
+            }
+            Err(error) => Some(format!("they cannot be read again: {error}")),
         };
         let mut shown = lock(&self.problems[self.area as usize]);
         let is_kept = problem.is_none();
@@ -184,6 +189,19 @@ pub(crate) fn name_of_files(paths: &[PathBuf]) -> String {
         .map(|path| whole(path).display().to_string())
         .collect();
     format!("files {}", names.join(", "))
+}
+
+/// The name of policies in the store of the hosted API, in what is kept of them.
+pub(crate) fn name_of_store(store: &StoreConfig) -> String {
+    match store {
+        StoreConfig::Local { path } => {
+            let whole = absolute(path).unwrap_or_else(|_| path.clone());
+            format!("store {}", whole.display())
+        }
+        StoreConfig::Etcd(etcd) => {
+            format!("etcd {} below {}", etcd.endpoints.join(","), etcd.prefix)
+        }
+    }
 }
 
 /// The same of a directory.

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 use self::{
-    last_good::{PolicyKeeper, StateDirectory, name_of_directory},
+    last_good::{PolicyKeeper, StateDirectory, name_of_directory, name_of_store},
     policy_report::ReportedOrigin,
     policy_sync::PolicySync,
     source_status::SourceStatus,
@@ -123,7 +123,7 @@ impl Policies {
         let state = StateDirectory::new(config, clock);
         let mut whole = false;
         let mut following = None;
-        let mut source_name = String::new();
+        let source_name;
         let (source, documents) = match from {
             ObjectsFrom::Files => {
                 let directory = config.flow_control.policies.as_deref();
@@ -132,7 +132,8 @@ impl Policies {
             }
             ObjectsFrom::Store(hosting) => {
                 whole = hosting.is_complete();
-                stored(hosting).await
+                source_name = name_of_store(&config.store);
+                stored(hosting, &state).await
             }
             ObjectsFrom::Upstream(client, clock) => {
                 whole = true;
@@ -163,7 +164,13 @@ impl Policies {
         Ok((policies, compiled))
     }
 
-    /// Compiles the first set, or else the last good one.
+    /// Whether the gateway hosts its policies.
+    fn are_hosted(&self) -> bool {
+        matches!(self.source, Some(ConfiguredSource::Store(_)))
+    }
+
+    /// Compiles the first set, or else the last good one. A gateway that hosts its policies starts with the built-in ones if
+    /// there is neither: only through its API they can be mended.
     fn compile_first(&mut self) -> Result<Compiled, Vec<Finding>> {
         let is_unread = self.source.is_some() && self.compiling.documents.is_none();
         let of_source = self.compiling.compile(None);
@@ -179,8 +186,15 @@ impl Policies {
             }
         };
         let Some((last_good, compiled)) = self.restore() else {
-            return of_source;
+            if of_source.is_ok() || !self.are_hosted() {
+                return of_source;
+            }
+            let refused = self.compiling.documents.take();
+            self.refused = refused.map(|set| (set.revision.clone(), findings));
+            self.sync.started_with_built_in();
+            return self.compiling.compile(None);
         };
+        self.compiling.whole |= self.are_hosted();
         if let Some(following) = &self.following {
             following.started_with_last_good();
         }
@@ -201,6 +215,8 @@ impl Policies {
         let documents = Arc::new(DocumentSet::of_last_good(set));
         let compiling = Compiling {
             documents: Some(Arc::clone(&documents)),
+            // Of the hosted API only what is complete is kept.
+            whole: self.compiling.whole || self.are_hosted(),
             ..self.compiling.clone()
         };
         match compiling.compile(None) {
@@ -258,13 +274,13 @@ fn files(config: &Config, state: &StateDirectory) -> Found {
     (Some(ConfiguredSource::Files(source)), Some(documents))
 }
 
-async fn stored(hosting: &HostedApi) -> Found {
+async fn stored(hosting: &HostedApi, state: &StateDirectory) -> Found {
     // An unhealthy store has been waited for already.
     let patience = match hosting.problem() {
         None => FIRST_SET,
         Some(_) => Duration::ZERO,
     };
-    let source = StoreSource::new(Arc::clone(&hosting.store));
+    let source = StoreSource::new(Arc::clone(&hosting.store)).with_originals(state.exists());
     first_of(ConfiguredSource::Store(source), patience).await
 }
 
@@ -411,9 +427,12 @@ impl Applier {
         self.keeper.is_some()
     }
 
-    /// Keeps the set in force, which is that of the source of this name.
+    /// Keeps the set in force, which is that of the source of this name; a hosted one only if it is complete.
     pub(super) fn keep(&self, source_name: &str) {
         let compiling = lock(&self.compiling);
+        if self.hosting.is_some() && !compiling.whole {
+            return;
+        }
         let set = compiling.documents.as_ref();
         let originals = set.and_then(|set| set.originals.clone());
         if let (Some(keeper), Some(originals)) = (&self.keeper, originals) {
@@ -518,10 +537,10 @@ pub(super) async fn follow(mut source: ConfiguredSource, name: String, applier: 
         let revision = set.revision.clone();
         let applier = applier.clone();
         let hosting = applier.hosting.clone();
-        let complete = hosting.as_ref().is_some_and(HostedApi::is_complete);
+        let complete = hosting.as_ref().map(HostedApi::is_complete);
         let applied = tokio::task::spawn_blocking(move || {
             applier.apply(|compiling| {
-                compiling.whole |= complete;
+                compiling.whole = complete.unwrap_or(compiling.whole);
                 compiling.documents = Some(Arc::new(set));
             })
         });

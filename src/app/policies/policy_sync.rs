@@ -26,6 +26,8 @@ struct SyncState {
     source: Option<(Time, OutOfSync)>,
     /// When a reload was refused because of the policy, and what is wrong.
     reload: Option<(Time, String)>,
+    /// Whether the built-in policy is in force because that of the source has errors since the start.
+    built_in: bool,
     /// The digest of the last good set that is in force since the start, and when it was kept, in seconds since 1970.
     last_good: Option<(String, u64)>,
 }
@@ -51,6 +53,7 @@ impl PolicySync {
     pub(crate) fn in_sync(&self) {
         let mut state = lock(&self.state);
         state.source = None;
+        state.built_in = false;
         state.last_good = None;
     }
 
@@ -74,6 +77,11 @@ impl PolicySync {
     /// The last good set is in force in the place of the source's.
     pub(crate) fn restored(&self, digest: &str, saved_at: u64) {
         lock(&self.state).last_good = Some((digest.to_owned(), saved_at));
+    }
+
+    /// The built-in policy is in force in the place of the source's.
+    pub(crate) fn started_with_built_in(&self) {
+        lock(&self.state).built_in = true;
     }
 
     /// Whether the last good set is in force.
@@ -112,6 +120,7 @@ impl PolicySync {
                 )
             }
             (None, Some((_, OutOfSync::Unread))) => "the built-in policy is in force".to_owned(),
+            (None, _) if state.built_in => "the built-in policy is in force".to_owned(),
             (None, _) => "the last good policy stays in force".to_owned(),
         };
         Some(format!("{what}; {in_force}"))

@@ -30,7 +30,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    document_set::{DocumentSet, PolicySource, Revision},
+    document_set::{DocumentSet, Originals, PolicySource, Revision},
     logging::LoggedWarnings,
 };
 use fairgate_base::clock::Clock;
@@ -240,7 +240,7 @@ fn set_of(objects: &[KnownObjects], has_originals: bool) -> DocumentSet {
     for byte in &digest.finalize()[..8] {
         let _ = write!(set.revision.0, "{byte:02x}");
     }
-    set.originals = has_originals.then(|| Arc::new(originals));
+    set.originals = has_originals.then(|| Originals::Documents(Arc::new(originals)));
     set
 }
 
