@@ -38,6 +38,7 @@ mod in_force;
 mod last_good;
 mod listening;
 mod metrics;
+mod operator_week;
 mod outages;
 mod overlay;
 mod panics;

@@ -133,6 +133,16 @@ impl GatewayProcess {
         Self::launch(directory, before)
     }
 
+    /// Asks it to end, as a supervisor does. It drains first.
+    pub fn terminate(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+    }
+
+    /// Its exit code, once it has ended by itself.
+    pub fn exit_code(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
     /// Has it read its configuration again.
     pub fn hang_up(&self) {
         kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
