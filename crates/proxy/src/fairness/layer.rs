@@ -7,7 +7,6 @@ use std::{
     future::Future,
     pin::Pin,
     rc::Rc,
-    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -18,7 +17,7 @@ use super::{
     admission::AdmissionOutcome,
     executing::{ExecutingRequest, HeldResources},
     gate::Gate,
-    long_running::{LongRunning, LongRunningEntry},
+    long_running::LongRunningEntry,
     long_running_guard::LongRunningGuard,
     queued::QueuedRequest,
     receiving::{self, ReceivingBody},
@@ -79,14 +78,18 @@ where
 
     fn call(&mut self, call: Call) -> Admitted<S> {
         let received = call.received;
-        let state = match self.refused_for_resets(&call) {
-            Some(refusal) => State::Refused(Some(refusal)),
-            None => self.admit(call),
+        let limited = self.gate.limit(&call);
+        let is_beyond = matches!(limited, Ok(Limited::Beyond));
+        let state = match limited {
+            Ok(Limited::Within(entry)) => self.receive(call, entry),
+            Ok(Limited::Beyond) => self.execute_beyond(call),
+            Err(refusal) => State::Refused(Some(refusal)),
         };
         Admitted {
             state,
             gate: Rc::clone(&self.gate),
             received,
+            is_beyond,
         }
     }
 }
@@ -96,26 +99,20 @@ where
     S: Service<Call, Response = Reply, Error = Refusal> + Clone,
     S::Future: Unpin + 'static,
 {
-    /// The refusal if the call's user has reset too many requests.
-    fn refused_for_resets(&self, call: &Call) -> Option<Refusal> {
-        let resets = &self.gate.flow_control().premature;
-        let retry_after = resets.refuses(&call.digest.user, || self.gate.now())?;
-        self.gate
-            .refuse_if_enforced(call, Refusal::TooManyResets { retry_after })
-            .err()
-    }
-
-    fn admit(&mut self, call: Call) -> State<S> {
-        if call.kind != RequestKind::Watch {
-            return self.receive(call, None);
-        }
-        let too_many = Refusal::TooManyWatches {
-            retry_after: LONG_RUNNING_RETRY_AFTER,
-        };
-        let gate = &self.gate;
-        match gate.enter(&gate.flow_control().watches, &call, too_many) {
-            Ok(entry) => self.receive(call, Some(entry)),
-            Err(refusal) => State::Refused(Some(refusal)),
+    /// Executes a call that is beyond a limit which is not enforced. With enforcement it would be refused, so flow control is
+    /// not asked about it: it takes no seat from others, and counts against no limit.
+    fn execute_beyond(&mut self, call: Call) -> State<S> {
+        let flow_control = self.gate.flow_control();
+        match call.kind {
+            RequestKind::Watch => {
+                let entry = flow_control.watches.enter_beyond(&call.digest);
+                State::execute(&mut self.inner, call, None, Some(entry))
+            }
+            RequestKind::LongRunning => {
+                let entry = flow_control.long_running.enter_beyond(&call.digest);
+                State::execute_long_running(&self.gate, &mut self.inner, call, entry)
+            }
+            _ => State::execute(&mut self.inner, call, None, None),
         }
     }
 
@@ -160,24 +157,33 @@ where
             AdmissionOutcome::Reject(rejection) => {
                 Self::Refused(Some(Refusal::TooManyRequests(Box::new(rejection))))
             }
-            AdmissionOutcome::Exempt if call.kind == RequestKind::LongRunning => {
-                let too_many = Refusal::TooManyLongRunning {
-                    retry_after: LONG_RUNNING_RETRY_AFTER,
-                };
-                match gate.enter(&gate.flow_control().long_running, &call, too_many) {
-                    Ok(entry) => {
-                        let enforced = gate.enforces();
-                        let guard = LongRunningGuard::new(entry, gate, &call.context, enforced);
-                        let held = HeldResources::LongRunning(guard);
-                        let executing = ExecutingRequest::start(inner, call, held, None);
-                        Self::Executing(executing)
-                    }
-                    Err(refusal) => Self::Refused(Some(refusal)),
+            AdmissionOutcome::Exempt => match entry {
+                Some(entry) if call.kind == RequestKind::LongRunning => {
+                    Self::execute_long_running(gate, inner, call, entry)
                 }
-            }
-            AdmissionOutcome::Exempt => Self::execute(inner, call, None, entry),
+                entry => Self::execute(inner, call, None, entry),
+            },
         }
     }
+
+    fn execute_long_running(
+        gate: &Rc<Gate>,
+        inner: &mut S,
+        call: Call,
+        entry: LongRunningEntry,
+    ) -> Self {
+        let guard = LongRunningGuard::new(entry, gate, &call.context, gate.enforces());
+        let held = HeldResources::LongRunning(guard);
+        Self::Executing(ExecutingRequest::start(inner, call, held, None))
+    }
+}
+
+/// What the limits on resets, watches and other long-running requests say about a call.
+enum Limited {
+    /// The call is within them. A watch or another long-running call counts from now on, until its entry is dropped.
+    Within(Option<LongRunningEntry>),
+    /// It is beyond one of them, and they are not enforced.
+    Beyond,
 }
 
 impl Gate {
@@ -194,19 +200,35 @@ impl Gate {
         Ok(())
     }
 
-    /// Counts `call` among the long-running requests `all`, unless the limits that forbid it are enforced: then it is refused
-    /// as `too_many`.
-    fn enter(
-        &self,
-        all: &Arc<LongRunning>,
-        call: &Call,
-        too_many: Refusal,
-    ) -> Result<LongRunningEntry, Refusal> {
+    /// Whether `call` is within the limits.
+    ///
+    /// # Errors
+    ///
+    /// The refusal, if it is not and they are enforced.
+    fn limit(&self, call: &Call) -> Result<Limited, Refusal> {
+        let flow_control = self.flow_control();
+        let resets = &flow_control.premature;
+        if let Some(retry_after) = resets.refuses(&call.digest.user, || self.now()) {
+            self.refuse_if_enforced(call, Refusal::TooManyResets { retry_after })?;
+            return Ok(Limited::Beyond);
+        }
+        let retry_after = LONG_RUNNING_RETRY_AFTER;
+        let (all, too_many) = match call.kind {
+            RequestKind::Watch => (
+                &flow_control.watches,
+                Refusal::TooManyWatches { retry_after },
+            ),
+            RequestKind::LongRunning => (
+                &flow_control.long_running,
+                Refusal::TooManyLongRunning { retry_after },
+            ),
+            _ => return Ok(Limited::Within(None)),
+        };
         if let Some(entry) = all.enter(&call.digest) {
-            return Ok(entry);
+            return Ok(Limited::Within(Some(entry)));
         }
         self.refuse_if_enforced(call, too_many)?;
-        Ok(all.enter_beyond(&call.digest))
+        Ok(Limited::Beyond)
     }
 }
 
@@ -219,6 +241,9 @@ where
     state: State<S>,
     gate: Rc<Gate>,
     received: Time,
+    /// Whether the call is beyond a limit that is not enforced. With enforcement its client could not have reset it: it would
+    /// have had its reply at once.
+    is_beyond: bool,
 }
 
 /// The client disconnected before it got a reply.
@@ -234,7 +259,7 @@ where
             State::Executing(executing) => executing.unanswered(),
             State::Refused(_) | State::Over => None,
         };
-        let Some(context) = context else {
+        let Some(context) = context.filter(|_| !self.is_beyond) else {
             return;
         };
         if let Some(user) = context.user.get() {

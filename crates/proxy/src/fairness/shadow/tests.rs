@@ -12,7 +12,7 @@ use std::{
 use fairgate_base::clock::Clock;
 use fairgate_call::{
     BodyEnd, Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext,
-    RequestObserver, UnenforcedDecision,
+    RequestObserver, ResetLimits, UnenforcedDecision,
 };
 use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap},
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tower::{Layer as _, Service};
 
 use crate::fairness::{
-    Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate, flow_control,
+    Caps, Enforcement, FairnessLayer, FlowControl, FlowControlSettings, Gate, flow_control,
     layer::Fairness,
 };
 
@@ -45,6 +45,9 @@ struct Arrival {
     at: u64,
     user: u64,
     takes: Duration,
+    is_watch: bool,
+    /// Whether its client resets it a millisecond later.
+    is_reset: bool,
 }
 
 /// Exponential times between arrivals and of service: a mouse, and three elephants that together ask for more than there is.
@@ -65,6 +68,8 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
                 at: at as u64,
                 user,
                 takes: Duration::from_millis(exponential(MEAN_SERVICE) as u64 + 1),
+                is_watch: false,
+                is_reset: false,
             });
         }
     }
@@ -135,6 +140,8 @@ struct Counts {
     waited: u64,
     refused: u64,
     executed: u64,
+    /// Premature resets, and requests refused because of them.
+    resets: (u64, u64),
 }
 
 struct World {
@@ -180,14 +187,9 @@ fn policy(limit_response: &Value, semantics: Semantics) -> Arc<Policy> {
 }
 
 impl World {
-    fn new(enforcement: Enforcement, policy: Arc<Policy>, max_queued: u32) -> Self {
+    fn new(policy: Arc<Policy>, settings: FlowControlSettings) -> Self {
         let clock = Clock::runtime();
-        let settings = FlowControlSettings {
-            enforcement,
-            request_timeout: REQUEST_TIMEOUT,
-            max_queued,
-            ..flow_control::tests::settings()
-        };
+        let enforcement = settings.enforcement;
         let flow_control = FlowControl::new(1, policy, settings, clock.now());
         let gate = Gate::new(Arc::clone(&flow_control), 0, clock.clone(), 1);
         fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
@@ -201,7 +203,12 @@ impl World {
     }
 
     fn send(&mut self, arrival: Arrival) {
-        let request = http::Request::get("/api/v1/namespaces/a/pods/b")
+        let target = if arrival.is_watch {
+            "/api/v1/namespaces/a/pods?watch=true&resourceVersion=1"
+        } else {
+            "/api/v1/namespaces/a/pods/b"
+        };
+        let request = http::Request::get(target)
             .header("takes", arrival.takes.as_millis().to_string())
             .body(ClientBody::empty())
             .unwrap();
@@ -220,10 +227,17 @@ impl World {
         };
         let call = Call::new(inbound, Arc::new(digest), REQUEST_TIMEOUT).unwrap();
         let answer = self.layer.call(call);
+        let patience = if arrival.is_reset {
+            Duration::from_millis(1)
+        } else {
+            2 * REQUEST_TIMEOUT
+        };
         let enforced = self.enforcement == Enforcement::Enforce;
         let observer = Rc::clone(&self.observer);
         fairgate_base::turns::spawn_local(async move {
-            let reply = answer.await;
+            let Ok(reply) = tokio::time::timeout(patience, answer).await else {
+                return;
+            };
             if enforced {
                 let wait = context.trace.wait.get();
                 let refused = reply.as_ref().err().map(Refusal::reason);
@@ -251,6 +265,10 @@ impl World {
             waited: 0,
             refused: 0,
             executed: 0,
+            resets: (
+                self.flow_control.premature.total(),
+                self.flow_control.premature.refused(),
+            ),
         };
         self.flow_control.visit_cells(|level, _, cells| {
             for cells in cells.filter(|_| level == "narrow") {
@@ -275,9 +293,8 @@ fn values(cells: &FlowCells, add: fn(&FlowCells, &mut HistogramTotal)) -> u64 {
 
 /// Sends `arrivals`, and waits until nothing executes or waits.
 fn play(
-    enforcement: Enforcement,
     policy: Arc<Policy>,
-    max_queued: u32,
+    settings: FlowControlSettings,
     arrivals: &[Arrival],
 ) -> (Counts, Rc<Outcome>) {
     // When all tasks wait, its time jumps to when the next one continues.
@@ -287,7 +304,7 @@ fn play(
         .build_local(tokio::runtime::LocalOptions::default())
         .unwrap()
         .block_on(async {
-            let mut world = World::new(enforcement, policy, max_queued);
+            let mut world = World::new(policy, settings);
             let start = world.clock.now();
             for arrival in arrivals {
                 let at = start.plus(Duration::from_millis(arrival.at));
@@ -299,6 +316,16 @@ fn play(
             }
             (world.counts(), world.observer)
         })
+}
+
+/// Settings under which nothing is limited but the requests that wait.
+fn settings(enforcement: Enforcement, max_queued: u32) -> FlowControlSettings {
+    FlowControlSettings {
+        enforcement,
+        request_timeout: REQUEST_TIMEOUT,
+        max_queued,
+        ..flow_control::tests::settings()
+    }
 }
 
 fn assert_near(observed: Duration, enforced: Duration, what: &str) {
@@ -327,7 +354,7 @@ fn what_is_observed_is_what_enforcement_does() {
                 let what = format!("{semantics:?}, {name}, seed {seed}");
                 let play = |enforcement| {
                     let policy = policy(&response, semantics);
-                    play(enforcement, policy, max_queued, &arrivals)
+                    play(policy, settings(enforcement, max_queued), &arrivals)
                 };
                 let (enforced, waits) = play(Enforcement::Enforce);
                 let (observed, shadows) = play(Enforcement::Observe);
@@ -345,4 +372,93 @@ fn what_is_observed_is_what_enforcement_does() {
             }
         }
     }
+}
+
+/// Requests of user 1 at these milliseconds, so many at a time, which take 100 s.
+fn of_first_user(at: u64, number: usize, is_watch: bool, is_reset: bool) -> Vec<Arrival> {
+    let one = Arrival {
+        at,
+        user: 1,
+        takes: Duration::from_secs(100),
+        is_watch,
+        is_reset,
+    };
+    vec![one; number]
+}
+
+/// Plays what one user sends beyond a limit, and what another sends beside it that waits for nobody with enforcement.
+fn compare_beyond_limits(
+    mut arrivals: Vec<Arrival>,
+    limit: impl Fn(&mut FlowControlSettings),
+    refusals: &[(&'static str, u64)],
+) {
+    arrivals.extend((0..40).map(|number| Arrival {
+        at: 2_500 + 4_000 * number,
+        user: 2,
+        takes: Duration::from_secs(3),
+        is_watch: false,
+        is_reset: false,
+    }));
+    arrivals.sort_by_key(|arrival| arrival.at);
+    let queuing = json!({"queues": 8, "handSize": 2, "queueLengthLimit": 50});
+    let response = json!({"type": "Queue", "queuing": queuing});
+    for semantics in [Semantics::Improved, Semantics::Compatible] {
+        let play = |enforcement| {
+            let mut settings = settings(enforcement, 1000);
+            limit(&mut settings);
+            play(policy(&response, semantics), settings, &arrivals)
+        };
+        let (enforced, outcome) = play(Enforcement::Enforce);
+        let (observed, shadows) = play(Enforcement::Observe);
+        assert_eq!(observed, enforced, "{semantics:?}");
+        assert_eq!(
+            *outcome.refusals.borrow(),
+            refusals.iter().copied().collect()
+        );
+        assert_eq!(shadows.refusals, outcome.refusals, "{semantics:?}");
+        for outcome in [outcome, shadows] {
+            assert!(outcome.waits.borrow().iter().all(Duration::is_zero));
+        }
+    }
+}
+
+#[test]
+fn watches_beyond_their_limit_take_no_seat_when_they_are_observed() {
+    let arrivals = [
+        of_first_user(0, 2, true, false),
+        of_first_user(1_000, 9, true, false),
+        // Those of the beginning have ended.
+        of_first_user(105_000, 2, true, false),
+        of_first_user(106_000, 3, true, false),
+    ];
+    let limit = |settings: &mut FlowControlSettings| {
+        settings.watches = Caps {
+            per_user: 2,
+            total: 100,
+        };
+    };
+    compare_beyond_limits(arrivals.concat(), limit, &[("too-many-watches", 12)]);
+}
+
+#[test]
+fn requests_after_too_many_resets_take_no_seat_when_they_are_observed() {
+    // One more than are allowed.
+    let resets = (0..5).flat_map(|number| of_first_user(10 * number, 1, false, true));
+    let arrivals = [
+        resets.collect(),
+        of_first_user(1_000, 6, false, false),
+        // They do not count as resets again.
+        of_first_user(2_000, 6, false, true),
+        of_first_user(2_000, 1, true, false),
+        // By then half of the resets are forgotten.
+        of_first_user(21_000, 1, false, false),
+    ];
+    let limit = |settings: &mut FlowControlSettings| {
+        settings.resets = ResetLimits {
+            premature_within: Duration::from_secs(1),
+            burst: 4,
+            interval: Duration::from_secs(10),
+        };
+    };
+    compare_beyond_limits(arrivals.concat(), limit, &[("too-many-resets", 13)]);
 }
