@@ -98,7 +98,7 @@ fn a_broken_policy_is_shown_until_it_is_mended() {
     wait_until("it is in force", || has_level(&gateway, "other"));
     wait_until("it is in sync", || gateway.metric(SYNCED) == Some(1));
     assert!(ready(&gateway).contains("[+]policy ok\n"));
-    let logged = gateway.wait_for_log("policy objects changed", 1);
+    let logged = gateway.wait_for_log("flow control policy changed", 1);
     assert_eq!(logged.len(), 1, "{logged:?}");
     for words in [
         "added=PriorityLevelConfiguration other",

@@ -47,7 +47,7 @@ pub(crate) const SHORT_PAUSES: RetryPauses =
 /// For objects of which there may be many.
 pub(crate) const USUAL: InformerSettings = InformerSettings {
     watch_seconds: 120,
-    told_within: None,
+    progress_within: None,
     relisted_every: None,
     pauses: SHORT_PAUSES,
 };
@@ -56,7 +56,7 @@ pub(crate) const USUAL: InformerSettings = InformerSettings {
 /// so is a kube-apiserver without news of etcd, as it sends no bookmark with the revision at which the watch began.
 pub(crate) const CLOSELY: InformerSettings = InformerSettings {
     watch_seconds: 30,
-    told_within: Some(Duration::from_secs(62)),
+    progress_within: Some(Duration::from_secs(62)),
     ..USUAL
 };
 

@@ -199,9 +199,9 @@ impl PolicySource for FileSource {
         let Revision(revision) = revision;
         let directory = self.directory.display();
         if applied {
-            tracing::info!(%revision, %directory, "policy objects applied");
+            tracing::info!(%revision, %directory, "flow control policy applied");
         } else {
-            tracing::error!(%revision, %directory, "policy objects rejected; the last good policy stays in force");
+            tracing::error!(%revision, %directory, "flow control policy rejected; the policy in force stays");
         }
     }
 }

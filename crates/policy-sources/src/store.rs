@@ -230,7 +230,7 @@ impl PolicySource for StoreSource {
 
     async fn next(&mut self) -> DocumentSet {
         while let Err(error) = self.change().await {
-            tracing::debug!(%error, "the policy objects cannot be read from the store");
+            tracing::debug!(%error, "FlowSchemas and levels cannot be read from the store");
             tokio::time::sleep(PAUSE).await;
         }
         self.changed = false;
@@ -241,9 +241,9 @@ impl PolicySource for StoreSource {
         let Revision(revision) = revision;
         self.logged.log(findings);
         if applied {
-            tracing::info!(%revision, warnings = self.logged.warnings(), "policy objects applied");
+            tracing::info!(%revision, warnings = self.logged.warnings(), "flow control policy applied");
         } else {
-            tracing::error!(%revision, "policy objects rejected; the last good policy stays in force");
+            tracing::error!(%revision, "flow control policy rejected; the policy in force stays");
         }
     }
 }

@@ -288,7 +288,7 @@ async fn followed(source: KubeSource, step: &SourceStatus) -> Found {
     let found = first_of(ConfiguredSource::Kube(Box::new(source)), FIRST_SET).await;
     if found.1.is_none() {
         let why = step.problem().unwrap_or_default();
-        tracing::error!(%why, "the upstream's policy objects have not been read yet; until then, the last good or the built-in policy applies");
+        tracing::error!(%why, "the upstream's FlowSchemas and levels have not been read yet; until then, the last good or the built-in policy applies");
     }
     found
 }
@@ -523,7 +523,7 @@ fn log_changes(before: &Compiling, after: &Compiling) {
     if !changes.is_empty() {
         let [added, changed, gone] =
             [changes.added, changes.changed, changes.gone].map(|names| names.join(", "));
-        tracing::info!(%added, %changed, %gone, "policy objects changed");
+        tracing::info!(%added, %changed, %gone, "flow control policy changed");
     }
 }
 

@@ -261,9 +261,9 @@ impl PolicySource for KubeSource {
         self.findings.log(findings);
         let (Revision(revision), upstream) = (revision, &self.upstream);
         if applied {
-            tracing::info!(%revision, %upstream, "policy objects applied");
+            tracing::info!(%revision, %upstream, "flow control policy applied");
         } else {
-            tracing::error!(%revision, %upstream, "policy objects rejected; the last good policy stays in force");
+            tracing::error!(%revision, %upstream, "flow control policy rejected; the policy in force stays");
         }
     }
 }

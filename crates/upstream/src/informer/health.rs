@@ -2,7 +2,7 @@
 //!
 //! They are while they are listed and the watch is open. Their age is the time since they were last so.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use super::{ObservedWatch, WatchObserver};
 use fairgate_base::clock::Clock;
@@ -13,6 +13,9 @@ use fairgate_core::{
 
 /// Watches end regularly and are opened again; a gap of this length is not a problem.
 const RENEWAL_GRACE: Duration = Duration::from_secs(2);
+
+/// How many different reasons of one outage are logged.
+const MAX_REASONS: usize = 16;
 
 /// Whether a watch is open, and since when it is not.
 #[derive(Debug)]
@@ -33,12 +36,14 @@ struct HealthState {
     last: Time,
     /// When anything was last heard of the server on a watch: it was opened, or something was received.
     heard: Time,
-    /// When the server last told how far it is: by an event, a bookmark or a complete list; the start if it never did.
-    told: Time,
+    /// When the last event, bookmark or complete list was received; the start if there was none.
+    progressed: Time,
     /// When the last complete list was asked for; the start if there was none.
     listed: Time,
-    /// The failure that was logged last, until a watch is open again.
+    /// The last failure, until a watch is open again.
     failure: Option<String>,
+    /// The reasons that were logged since then, at most [`MAX_REASONS`].
+    logged: BTreeSet<String>,
     /// Whether that does not change by itself.
     is_final: bool,
 }
@@ -56,9 +61,10 @@ impl WatchHealth {
                 was_open: false,
                 last,
                 heard: last,
-                told: last,
+                progressed: last,
                 listed: last,
                 failure: None,
+                logged: BTreeSet::new(),
                 is_final: false,
             }),
         })
@@ -68,7 +74,7 @@ impl WatchHealth {
     pub(super) fn listed(&self, asked: Time) {
         let now = self.clock.now();
         let mut state = lock(&self.state);
-        (state.listed, state.told) = (asked, now);
+        (state.listed, state.progressed) = (asked, now);
     }
 
     /// When the last complete list was asked for. Nothing that happened before is unknown.
@@ -83,10 +89,10 @@ impl WatchHealth {
         self.clock.now().since(heard)
     }
 
-    /// The time since the server told how far it is. That watches are opened and end says nothing about it.
-    pub(super) fn untold(&self) -> Duration {
-        let told = lock(&self.state).told;
-        self.clock.now().since(told)
+    /// The time since the last event, bookmark or complete list. That watches are opened and end is no progress.
+    pub(super) fn without_progress(&self) -> Duration {
+        let progressed = lock(&self.state).progressed;
+        self.clock.now().since(progressed)
     }
 
     /// Whether a watch is open.
@@ -147,23 +153,35 @@ impl WatchHealth {
         Some(format!("{what}: not watched for {seconds} s: {why}"))
     }
 
-    /// The objects, of `kind`, cannot be listed or watched; `is_final` if that does not change by itself. The same reason is logged once until
-    /// they can.
+    /// The objects, of `kind`, cannot be listed or watched; `is_final` if that does not change by itself. Each reason is logged once
+    /// until they can, also if it alternates with others.
     pub fn failed(&self, kind: &str, why: String, is_final: bool) {
         let mut state = lock(&self.state);
         state.is_final = is_final;
-        if state.failure.as_ref() != Some(&why) {
+        if state.is_new(&why) {
             let Self { what, purpose, .. } = self;
             tracing::warn!(kind, %why, "cannot watch {what} {purpose}; trying again");
-            state.failure = Some(why);
         }
+        state.failure = Some(why);
     }
 
     /// The objects can be watched, as far as known.
     pub fn recovered(&self) {
-        if lock(&self.state).failure.take().is_some() {
+        let mut state = lock(&self.state);
+        state.logged.clear();
+        if state.failure.take().is_some() {
             tracing::info!("watching {} again", self.what);
         }
+    }
+}
+
+impl HealthState {
+    /// Whether a reason is to be logged; it is not a second time.
+    fn is_new(&mut self, why: &str) -> bool {
+        if self.logged.len() == MAX_REASONS || self.logged.contains(why) {
+            return false;
+        }
+        self.logged.insert(why.to_owned())
     }
 }
 
@@ -197,7 +215,7 @@ impl ObservedWatch for OpenWatch {
     fn heard(&mut self) {
         self.health.hear();
         let now = self.health.clock.now();
-        lock(&self.health.state).told = now;
+        lock(&self.health.state).progressed = now;
     }
 }
 
@@ -231,12 +249,31 @@ mod tests {
         assert_eq!(health.silence(), second, "its end says nothing");
         let _open = Arc::clone(&health).opened();
         assert_eq!(
-            (health.silence(), health.untold()),
+            (health.silence(), health.without_progress()),
             (Duration::ZERO, second),
-            "that it is opened tells nothing"
+            "that it is opened is no progress"
         );
         health.listed(clock.now());
-        assert_eq!(health.untold(), Duration::ZERO);
+        assert_eq!(health.without_progress(), Duration::ZERO);
+    }
+
+    #[test]
+    fn reasons_that_alternate_are_logged_once_in_an_outage() {
+        let clock = Clock::manual(Time::ZERO);
+        let health = WatchHealth::new(clock, "policies", "for admission");
+        let mut is_logged = |why: &str| {
+            let is_new = lock(&health.state).is_new(why);
+            health.failed("Policy", why.to_owned(), false);
+            assert_eq!(health.failure(), Some((why.to_owned(), false)));
+            is_new
+        };
+        let outage = ["refused", "late", "refused", "late"].map(&mut is_logged);
+        assert_eq!(outage, [true, true, false, false]);
+        let many = (0..100).filter(|number| is_logged(&number.to_string()));
+        assert_eq!(many.count(), MAX_REASONS - 2);
+        health.recovered();
+        assert_eq!(health.failure(), None);
+        assert!(lock(&health.state).is_new("refused"));
     }
 
     #[test]

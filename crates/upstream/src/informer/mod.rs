@@ -45,8 +45,8 @@ pub use watched_object::{KeptFields, WatchedObject, Whole};
 const CHECK: Duration = Duration::from_secs(1);
 /// How long after its end a watch counts as dead on which nothing has arrived: an overloaded server ends it late.
 const DEAD_AFTER: Duration = Duration::from_secs(5);
-/// The same where the server is to tell how far it is: it then sends a bookmark shortly before that end.
-const TOLD_DEAD_AFTER: Duration = Duration::from_secs(1);
+/// The same where a bookmark is expected in each watch: the server sends it shortly before that end.
+const BOOKMARK_DEAD_AFTER: Duration = Duration::from_secs(1);
 /// For how many checks in a row nothing of a list may arrive, which comes page by page. More than a response head may take
 /// (`HEAD_TIMEOUT`), so that a slow page has time for its body, too.
 const LIST_CHECKS: u32 = 90;
@@ -61,7 +61,7 @@ pub struct InformerSettings {
     pub watch_seconds: u32,
     /// After how long without an event, a bookmark or a list the objects are listed again, although watches are opened and end in time.
     /// `None`: never.
-    pub told_within: Option<Duration>,
+    pub progress_within: Option<Duration>,
     /// How often objects are listed again although they are watched: an open watch does not prove that nothing is missing. `None`: never.
     pub relisted_every: Option<Duration>,
     /// The pauses after failures.
@@ -73,7 +73,7 @@ impl Default for InformerSettings {
     fn default() -> Self {
         Self {
             watch_seconds: 120,
-            told_within: None,
+            progress_within: None,
             relisted_every: None,
             pauses: RetryPauses::default(),
         }
@@ -86,26 +86,28 @@ enum WatchVerdict {
     Fine,
     /// Nothing has arrived for so long, not even its end.
     Dead(Duration),
-    /// It is opened and ends, but tells nothing: events may be missing.
-    Untold,
+    /// It is opened and ends, without an event or a bookmark: events may be missing.
+    NoProgress,
 }
 
 impl InformerSettings {
     /// After how long without anything an open watch is dead.
     fn dead_after(&self) -> Duration {
-        let late = self.told_within.map_or(DEAD_AFTER, |_| TOLD_DEAD_AFTER);
+        let late = self
+            .progress_within
+            .map_or(DEAD_AFTER, |_| BOOKMARK_DEAD_AFTER);
         Duration::from_secs(self.watch_seconds.into()) + late
     }
 
-    /// Whether the objects are to be listed again, where nothing was heard on the open watch for `silence`, and it is unknown for
-    /// `untold` how far the server is.
-    fn verdict(&self, silence: Duration, untold: Duration) -> WatchVerdict {
+    /// Whether the objects are to be listed again, where nothing was heard on the open watch for `silence`, and for
+    /// `without_progress` there was no event, bookmark or list.
+    fn verdict(&self, silence: Duration, without_progress: Duration) -> WatchVerdict {
         let dead_after = self.dead_after();
         if silence > dead_after {
             return WatchVerdict::Dead(dead_after);
         }
-        match self.told_within {
-            Some(within) if untold > within => WatchVerdict::Untold,
+        match self.progress_within {
+            Some(within) if without_progress > within => WatchVerdict::NoProgress,
             _ => WatchVerdict::Fine,
         }
     }
@@ -199,7 +201,7 @@ impl<K: KeptFields> Informer<K> {
             let Ok(event) = tokio::time::timeout(CHECK, self.events.next()).await else {
                 match self.check() {
                     WatchVerdict::Fine => {}
-                    WatchVerdict::Untold => self.list_again(),
+                    WatchVerdict::NoProgress => self.list_again(),
                     WatchVerdict::Dead(silence) => {
                         self.list_again();
                         return Err(self.failed(WatchError::Silent(silence)));
@@ -285,8 +287,8 @@ impl<K: KeptFields> Informer<K> {
         if !self.health.is_open() {
             return WatchVerdict::Fine;
         }
-        let (silence, untold) = (self.health.silence(), self.health.untold());
-        self.settings.verdict(silence, untold)
+        let (silence, without_progress) = (self.health.silence(), self.health.without_progress());
+        self.settings.verdict(silence, without_progress)
     }
 
     fn note(&mut self, event: &Event<WatchedObject<K>>) {
@@ -416,18 +418,18 @@ mod tests {
     fn a_bookmark_in_each_watch_keeps_objects_from_being_listed_again() {
         let short = InformerSettings {
             watch_seconds: 30,
-            told_within: Some(Duration::from_secs(62)),
+            progress_within: Some(Duration::from_secs(62)),
             ..InformerSettings::default()
         };
-        let verdict = |silence, untold| {
-            let [silence, untold] = [silence, untold].map(Duration::from_secs);
-            short.verdict(silence, untold)
+        let verdict = |silence, without_progress| {
+            let [silence, without_progress] = [silence, without_progress].map(Duration::from_secs);
+            short.verdict(silence, without_progress)
         };
         assert_eq!(verdict(31, 31), WatchVerdict::Fine);
         let dead = WatchVerdict::Dead(Duration::from_secs(31));
         assert_eq!(verdict(32, 32), dead);
         assert_eq!(verdict(28, 62), WatchVerdict::Fine, "a bookmark is missing");
-        assert_eq!(verdict(5, 63), WatchVerdict::Untold);
+        assert_eq!(verdict(5, 63), WatchVerdict::NoProgress);
         let long = Duration::from_secs(100_000);
         let usual = InformerSettings::default().verdict(Duration::from_secs(121), long);
         assert_eq!(usual, WatchVerdict::Fine);
