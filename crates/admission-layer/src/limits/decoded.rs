@@ -1,7 +1,7 @@
 //! Decodes responses of the upstream, and knows how much memory decoded objects take.
 
 use bytes::Bytes;
-use fairgate_objects::codec::json;
+use fairgate_objects::codec::{json, yaml};
 use serde_json::Value;
 
 use crate::{
@@ -24,11 +24,42 @@ pub(crate) async fn decode(
     body: Bytes,
     share: &mut BodyShare,
 ) -> Result<Result<Value, String>, ReadFailure> {
+    let parse = |body: &[u8]| {
+        let read = json::parse(body).map_err(|error| error.to_string());
+        read.map(|read| read.value)
+    };
+    decode_by(parse, workers, body, share).await
+}
+
+/// The same of the body of a request, which may also be YAML.
+///
+/// # Errors
+///
+/// Why it was not decoded.
+pub(crate) async fn decode_sent(
+    workers: &WorkerPool,
+    body: Bytes,
+    share: &mut BodyShare,
+) -> Result<Result<Value, String>, ReadFailure> {
+    let parse = |body: &[u8]| {
+        let read = json::parse(body)
+            .map_or_else(|_| yaml::parse(body).map_err(|error| error.to_string()), Ok);
+        read.map(|read| read.value)
+    };
+    decode_by(parse, workers, body, share).await
+}
+
+async fn decode_by(
+    parse: fn(&[u8]) -> Result<Value, String>,
+    workers: &WorkerPool,
+    body: Bytes,
+    share: &mut BodyShare,
+) -> Result<Result<Value, String>, ReadFailure> {
     let length = body.len();
     let decode = move || {
-        let read = json::parse(&body).map_err(|error| error.to_string());
-        let bytes = read.as_ref().map_or(0, |read| decoded_bytes(&read.value));
-        (read.map(|read| read.value), bytes)
+        let read = parse(&body);
+        let bytes = read.as_ref().map_or(0, decoded_bytes);
+        (read, bytes)
     };
     let (value, bytes) = if length > LARGE {
         let decoded = workers.run(&share.user().name, length, decode).await;

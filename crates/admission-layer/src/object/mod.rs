@@ -3,6 +3,7 @@
 pub(crate) mod body_checks;
 pub(crate) mod body_object;
 pub(crate) mod deletions;
+pub(crate) mod empty_lists;
 pub(crate) mod evaluated_object;
 pub(crate) mod guard;
 pub(crate) mod object_errors;

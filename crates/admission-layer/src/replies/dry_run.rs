@@ -18,9 +18,10 @@ use tower::Service;
 
 use crate::{
     limits::body_budget::{self, BodyShare, ReadFailure},
-    limits::decoded::decode,
+    limits::decoded::{decode, decode_sent},
     limits::lack::Lack,
     limits::workers::WorkerPool,
+    object::empty_lists,
 };
 
 /// The largest response that is read, in bytes.
@@ -91,17 +92,17 @@ where
     async fn dry_run(
         &mut self,
         call: &Call,
-        body: &Bytes,
+        sent: &Bytes,
         content_type: Option<HeaderValue>,
         share: &mut BodyShare,
     ) -> Result<DryRunEnd, Refusal> {
-        let Some(mut dry) = dry_call(call, body) else {
+        let Some(mut dry) = dry_call(call, sent) else {
             return Ok(DryRunEnd::Lacking(Lack::Url));
         };
         if let Some(content_type) = content_type {
             let headers = dry.request.headers_mut();
             headers.insert(CONTENT_TYPE, content_type);
-            headers.insert(CONTENT_LENGTH, body.len().into());
+            headers.insert(CONTENT_LENGTH, sent.len().into());
         }
         let reply = self.0.call(dry).await?;
         let (head, body) = reply.into_parts();
@@ -116,10 +117,21 @@ where
             }
             Err(failure) => return Ok(failure.into()),
         };
-        let object = match decode(self.1, body.clone(), share).await {
+        let mut object = match decode(self.1, body.clone(), share).await {
             Ok(object) => object.ok(),
             Err(failure) => return Ok(failure.into()),
         };
+        if let Some(object) = &mut object
+            && head.status.is_success()
+            && empty_lists::may_be_in(sent)
+        {
+            match decode_sent(self.1, sent.clone(), share).await {
+                Ok(Ok(sent)) => empty_lists::restore(&sent, object),
+                // Another format, in which none is written as such.
+                Ok(Err(_)) => {}
+                Err(failure) => return Ok(failure.into()),
+            }
+        }
         let reply = DryRunReply { head, body };
         Ok(if reply.head.status.is_success() {
             end_of_success(reply, object, call_is_dry(call))

@@ -113,6 +113,34 @@ fn g03_an_apply_is_evaluated_by_its_result() {
 }
 
 #[test]
+fn an_empty_list_that_is_applied_is_one_to_policies_although_it_is_stored_as_none() {
+    const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/roles";
+    World::run(|| async {
+        for body in [
+            r#"{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": []}"#,
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r}\nrules: []\n",
+        ] {
+            let mut world = World::new(AdmissionMode::Enforce);
+            world.inside.answer = Rc::new(|_| {
+                let merged = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+                    "metadata": {"name": "r", "namespace": "ns"}, "rules": null});
+                Response::new(merged.to_string())
+            });
+            let resource = "rbac.authorization.k8s.io roles";
+            world.enforce(&[policy("p", resource, "object.rules == []")]);
+            let apply = world.call(
+                "PATCH",
+                &format!("{ROLES}/r?fieldManager=me"),
+                "application/apply-patch+yaml",
+                Bytes::from_static(body.as_bytes()),
+            );
+            let got = world.send(apply).await;
+            assert_eq!(got.code, 200, "{body}: {:?}", got.body);
+        }
+    });
+}
+
+#[test]
 fn g04_what_the_upstream_refuses_in_the_dry_run_is_its_own_response() {
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
