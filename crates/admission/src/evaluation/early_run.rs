@@ -1,6 +1,6 @@
 //! The conditions of policies one by one, before the objects of a request are known.
 
-use fairgate_cel::{CelBindings, CelJson, CelValue};
+use fairgate_cel::{CelBindings, CelJson, CelValue, EvaluationLimits};
 
 use super::part::EvaluationPart;
 use crate::environment::PolicyEnvironment;
@@ -41,6 +41,27 @@ impl<'c> EarlyRun<'c> {
         (budget, work): (u64, u64),
     ) -> Option<EarlyResult> {
         let interrupted = || self.inputs.is_interrupted();
+        if self.inputs.observer().is_none() {
+            // Without variables nothing is shared among the conditions but the budget, and nobody is told of errors.
+            let Ok(program) = &condition.program else {
+                return Some(EarlyResult {
+                    is_false: None,
+                    cost: 0,
+                });
+            };
+            let all = EvaluationLimits::default();
+            let limits = EvaluationLimits {
+                work: all.work.min(work),
+                interrupted: Some(&interrupted),
+                ..all
+            };
+            let evaluation = program.evaluate_within(&self.bindings, &limits);
+            let is_false = |of: CelValue<'_>| matches!(of, CelValue::Bool(false));
+            return (evaluation.cost <= budget).then(|| EarlyResult {
+                is_false: evaluation.result.ok().map(is_false),
+                cost: evaluation.cost,
+            });
+        }
         let mut part = EvaluationPart::new(
             &[],
             &self.bindings,
