@@ -27,6 +27,7 @@ use crate::{
     time::Time,
 };
 use lending::Lending;
+pub use shared::{LevelUse, SharedSeats};
 
 /// A schema's number, the same under every policy that has a schema of this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +46,10 @@ struct Control<W> {
     levels: BTreeMap<Arc<str>, ControlledLevel<W>>,
     schemas: SchemaNames,
     fair_fraction: f64,
+    /// The seats of this gateway, if several share those of the policy.
+    shared: Option<SharedSeats>,
+    /// The seats that the limits were made of.
+    seats_in_force: Seats,
     /// In Improved: what changed since the last rebalancing.
     lending: Option<Lending>,
     /// How many times a rebalancing has looked at a level.
@@ -61,6 +66,8 @@ struct ControlledLevel<W> {
     demand: Demand,
     watermarks: Watermarks,
     current: Seats,
+    /// What its limit should be; greater than `current` only while [`SharedSeats`] are in use elsewhere.
+    wanted: Seats,
     target: f64,
     quiescing: bool,
     /// Since when no event has changed its demand, if it was at rest when it was last looked at.
@@ -132,6 +139,8 @@ impl<W: Copy> Dispatcher<W> {
             levels: BTreeMap::new(),
             schemas: SchemaNames::default(),
             fair_fraction: 0.0,
+            shared: None,
+            seats_in_force: 0,
             lending: None,
             #[cfg(test)]
             visits: 0,
@@ -161,8 +170,8 @@ impl<W: Copy> Dispatcher<W> {
         // The order matters: limits depend on the shares of all levels, quiescing ones included; queue sets are
         // configured with their new limits; and the view has caps on widths that follow from the limits.
         control.take_on(now, &policy);
-        let is_improved = control.semantics() == Semantics::Improved;
-        let lending = is_improved.then(|| Lending::new(control.levels.keys(), now));
+        control.set_static_limits(now);
+        let lending = control.new_lending(now);
         control.rebalance_all(now, lending, out);
         control.configure(now, out);
         control.view = control.make_view(policy);
@@ -237,16 +246,30 @@ impl<W: Copy> Control<W> {
         }
         // Before the shares are summed: a level that has drained has none, and one that drains keeps its own.
         self.drop_drained();
-        let share_sum = LevelLimits::share_sum(self.levels.values().map(|held| &held.spec));
-        for held in self.levels.values_mut() {
-            held.limits = LevelLimits::of(&held.spec, settings.total_seats, share_sum);
-        }
         // Only for its settings. `apply` replaces it before it unlocks, so no core sees a view without levels.
         self.view = Arc::new(PolicyView {
             policy: Arc::clone(policy),
             levels: Box::default(),
             schemas: Box::default(),
         });
+    }
+
+    fn new_lending(&self, now: Time) -> Option<Lending> {
+        let is_improved = self.semantics() == Semantics::Improved;
+        is_improved.then(|| Lending::new(self.levels.keys(), now))
+    }
+
+    /// The limits that follow from the shares of levels and from the seats of all levels together.
+    fn set_static_limits(&mut self, now: Time) {
+        if let Some(shared) = self.shared.clone() {
+            return self.divide_shared(now, &shared);
+        }
+        let total_seats = self.view.policy.settings().total_seats;
+        let share_sum = LevelLimits::share_sum(self.levels.values().map(|held| &held.spec));
+        for held in self.levels.values_mut() {
+            held.limits = LevelLimits::of(&held.spec, total_seats, share_sum);
+        }
+        self.seats_in_force = total_seats;
     }
 
     fn drop_drained(&mut self) {
@@ -265,11 +288,15 @@ impl<W: Copy> Control<W> {
     }
 
     fn make_view(&mut self, policy: Arc<Policy>) -> Arc<PolicyView<W>> {
+        let total_seats = policy.settings().total_seats;
+        let share_sum = LevelLimits::share_sum(self.levels.values().map(|held| &held.spec));
         let levels = policy.levels().iter().map(|spec| {
             let held = &self.levels[&spec.name];
+            // Of all seats, also if several gateways share them: what a request costs does not depend on where it arrives.
+            let limits = LevelLimits::of(spec, total_seats, share_sum);
             ViewLevel {
                 level: held.level.clone(),
-                width_cap: held.limits.width_cap(&spec.kind),
+                width_cap: limits.width_cap(&spec.kind),
                 exempt: spec.kind == LevelKind::Exempt,
             }
         });
@@ -296,6 +323,7 @@ impl<W: Copy> ControlledLevel<W> {
             demand: Demand::default(),
             watermarks: Watermarks::default(),
             current: 0,
+            wanted: 0,
             target: 0.0,
             quiescing: false,
             rests_since: None,
@@ -452,6 +480,7 @@ impl SchemaNames {
 }
 
 mod lending;
+mod shared;
 
 #[cfg(all(test, not(loom)))]
 mod borrowing_tests;

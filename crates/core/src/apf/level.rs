@@ -22,6 +22,7 @@ use super::{
     changes::ChangeNotice,
     queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
     retry_after::RetryAfter,
+    seat_lease::LevelLease,
     units::Seats,
 };
 use crate::{
@@ -50,7 +51,22 @@ struct LevelInner<W> {
 #[derive(Debug)]
 struct Guarded<W> {
     set: QueueSet<W>,
-    /// While the level is at rest.
+    before: BeforeEvent,
+}
+
+/// What is to be done before the next event.
+#[derive(Debug)]
+enum BeforeEvent {
+    Nothing,
+    /// The level is at rest: the notice is sent.
+    EndRest(ChangeNotice),
+    /// The lease of its seats is looked at, and the notice sent if the level is at rest.
+    CheckLease(Box<LeaseCheck>),
+}
+
+#[derive(Debug)]
+struct LeaseCheck {
+    lease: LevelLease,
     notice: Option<ChangeNotice>,
 }
 
@@ -128,7 +144,7 @@ impl<W: Copy> Level<W> {
     pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Self {
         let guarded = Guarded {
             set: QueueSet::new(semantics, discipline, limit, now),
-            notice: None,
+            before: BeforeEvent::Nothing,
         };
         let shared = LevelInner {
             guarded: Mutex::new(guarded),
@@ -151,7 +167,7 @@ impl<W: Copy> Level<W> {
         arriving: ArrivingRequest<W>,
         out: &mut Decisions<W>,
     ) -> Arrival<W> {
-        let (admission, replaced, queue_length) = self.with(out, |set, events| {
+        let (admission, replaced, queue_length) = self.with(now, out, |set, events| {
             let admission = set.arrive(now, arriving, events);
             (admission, events.replaced, events.queue_length)
         });
@@ -177,7 +193,7 @@ impl<W: Copy> Level<W> {
     /// Time passes; needed when [`Ticket::finish`] returned a later release. Returns when to call this again, if that happens
     /// later than it said.
     pub fn tick(&self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
-        self.with(out, |set, events| set.tick(now, events))
+        self.with(now, out, |set, events| set.tick(now, events))
     }
 
     /// Changes the discipline and the semantics, and what the flows of one tenant weigh together at most; waiting requests
@@ -219,8 +235,14 @@ impl<W: Copy> Level<W> {
     /// Acts on the queue set itself, for simulations that carry decisions out in their own way. One short lock.
     #[inline]
     pub fn act<T>(&self, act: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
+        self.act_at(Time::ZERO, act)
+    }
+
+    /// Acts on the queue set at `now`, or at the latest time that it has seen if that is later.
+    #[inline]
+    fn act_at<T>(&self, now: Time, act: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
         let mut guarded = lock(&self.shared.guarded);
-        let notice = guarded.begin_change();
+        let notice = guarded.begin_change(now);
         let result = act(&mut guarded.set);
         drop(guarded);
         if let Some(notice) = notice {
@@ -238,18 +260,35 @@ impl<W: Copy> Level<W> {
     ) -> T {
         let mut guarded = lock(&self.shared.guarded);
         let (result, notice) = look(&mut guarded.set);
-        guarded.notice = notice;
+        match (&mut guarded.before, notice) {
+            (BeforeEvent::CheckLease(check), notice) => check.notice = notice,
+            (before, Some(notice)) => *before = BeforeEvent::EndRest(notice),
+            (before, None) => *before = BeforeEvent::Nothing,
+        }
         result
+    }
+
+    /// From now on the level looks at this lease with each event, and its limit is at most what the lease leaves to it once that
+    /// has ended.
+    pub(super) fn set_lease(&self, lease: LevelLease) {
+        let mut guarded = lock(&self.shared.guarded);
+        let notice = match std::mem::replace(&mut guarded.before, BeforeEvent::Nothing) {
+            BeforeEvent::Nothing => None,
+            BeforeEvent::EndRest(notice) => Some(notice),
+            BeforeEvent::CheckLease(check) => check.notice,
+        };
+        guarded.before = BeforeEvent::CheckLease(Box::new(LeaseCheck { lease, notice }));
     }
 
     /// An event about requests.
     fn with<T>(
         &self,
+        now: Time,
         out: &mut Decisions<W>,
         act: impl FnOnce(&mut QueueSet<W>, &mut QueueSetEvents<W>) -> T,
     ) -> T {
         let mut events = QueueSetEvents::default();
-        let result = self.act(|set| act(set, &mut events));
+        let result = self.act_at(now, |set| act(set, &mut events));
         self.collect(&mut events, out);
         result
     }
@@ -288,20 +327,32 @@ impl<W: Copy> Level<W> {
 }
 
 impl<W: Copy> Guarded<W> {
-    /// To be called before an event. If the level is at rest, its demand was constant up to the last rebalancing, and the period
-    /// in which it changes began then.
+    /// To be called before an event at `now`. If the level is at rest, its demand was constant up to the last rebalancing, and
+    /// the period in which it changes began then.
     #[inline]
-    fn begin_change(&mut self) -> Option<ChangeNotice> {
-        match self.notice {
-            None => None,
-            Some(_) => self.end_rest(),
+    fn begin_change(&mut self, now: Time) -> Option<ChangeNotice> {
+        match self.before {
+            BeforeEvent::Nothing => None,
+            _ => self.prepare(now),
         }
     }
 
-    /// Apart, because it happens once per rebalancing at most.
+    /// Apart, because without leases it happens once per rebalancing at most.
     #[cold]
-    fn end_rest(&mut self) -> Option<ChangeNotice> {
-        let notice = self.notice.take()?;
+    fn prepare(&mut self, now: Time) -> Option<ChangeNotice> {
+        if let BeforeEvent::CheckLease(check) = &self.before {
+            let LevelLease { lease, after } = &check.lease;
+            if !lease.holds(now.max(self.set.now())) {
+                self.set.cut_limit(now, *after);
+            }
+        }
+        let notice = match &mut self.before {
+            BeforeEvent::CheckLease(check) => check.notice.take()?,
+            before => match std::mem::replace(before, BeforeEvent::Nothing) {
+                BeforeEvent::EndRest(notice) => notice,
+                _ => return None,
+            },
+        };
         self.set.take_demand(notice.last_read());
         Some(notice)
     }
@@ -312,14 +363,15 @@ impl<W: Copy> Ticket<W> {
     /// the caller then calls [`Level::tick`] at that time.
     pub fn finish(self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
         self.level
-            .with(out, |set, events| set.finish(now, self.id, events))
+            .with(now, out, |set, events| set.finish(now, self.id, events))
     }
 
     /// The request was refused before it was carried out: see [`QueueSet::finish_refused`]. Returns the same as
     /// [`finish`](Self::finish).
     pub fn finish_refused(self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
-        self.level
-            .with(out, |set, events| set.finish_refused(now, self.id, events))
+        self.level.with(now, out, |set, events| {
+            set.finish_refused(now, self.id, events)
+        })
     }
 
     /// The seats that it holds. Locks the level for a moment.
@@ -346,7 +398,7 @@ impl<W: Copy> QueuePlace<W> {
     /// its refusal is on the way to the waiter.
     pub fn cancel(&self, now: Time, out: &mut Decisions<W>) -> bool {
         self.level
-            .with(out, |set, events| set.cancel(now, self.id, events))
+            .with(now, out, |set, events| set.cancel(now, self.id, events))
     }
 }
 

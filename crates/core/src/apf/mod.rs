@@ -19,6 +19,7 @@ pub mod queueset;
 pub mod ratio;
 pub(crate) mod retry_after;
 pub mod scope;
+pub mod seat_lease;
 pub mod shard;
 mod spec;
 pub mod units;

@@ -1,5 +1,7 @@
 //! Static limits: the part of a level's concurrency limits that follows from its configuration.
 
+use std::cmp::Reverse;
+
 use super::super::{units::Seats, work::WidthCap};
 use crate::apf::spec::{LevelKind, LevelSpec, LimitResponse};
 
@@ -23,6 +25,10 @@ impl LevelLimits {
         let share = u64::from(total_seats) * u64::from(level.shares);
         // Rounded up as in kube-apiserver, so the nominal limits may sum to more than the server has seats.
         let nominal = seats(share.div_ceil(share_sum.max(1)));
+        Self::with_nominal(level, nominal, total_seats)
+    }
+
+    fn with_nominal(level: &LevelSpec, nominal: Seats, total_seats: Seats) -> Self {
         let borrowing = match level.kind {
             LevelKind::Limited {
                 borrowing_limit_percent: Some(percent),
@@ -36,6 +42,33 @@ impl LevelLimits {
             min: nominal.saturating_sub(percent_of(nominal, level.lendable_percent)),
             max: nominal.saturating_add(borrowing),
         }
+    }
+
+    /// The limits of `levels`, in their order, when exactly `total_seats` may be in use by all of them together: the nominal limits
+    /// are rounded so that they sum to that. Seats that rounding leaves go to the largest remainders, the first levels first.
+    pub fn within<'a>(
+        levels: impl IntoIterator<Item = &'a LevelSpec>,
+        total_seats: Seats,
+    ) -> Vec<Self> {
+        let levels: Vec<&LevelSpec> = levels.into_iter().collect();
+        let share_sum = Self::share_sum(levels.iter().copied()).max(1);
+        let product = |level: &LevelSpec| u64::from(total_seats) * u64::from(level.shares);
+        let mut nominal: Vec<u64> = levels
+            .iter()
+            .map(|level| product(level) / share_sum)
+            .collect();
+        let mut left = u64::from(total_seats).saturating_sub(nominal.iter().sum());
+        let mut by_remainder: Vec<usize> = (0..levels.len()).collect();
+        by_remainder.sort_by_key(|index| Reverse(product(levels[*index]) % share_sum));
+        for index in by_remainder {
+            let one = left.min(1).min(u64::from(levels[index].shares));
+            nominal[index] += one;
+            left -= one;
+        }
+        let limits = levels.iter().zip(nominal);
+        limits
+            .map(|(level, nominal)| Self::with_nominal(level, seats(nominal), total_seats))
+            .collect()
     }
 
     /// The sum of shares that [`Self::of`] requires.

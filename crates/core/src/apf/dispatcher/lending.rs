@@ -98,13 +98,13 @@ impl<W: Copy> Control<W> {
         let mut changes = Vec::new();
         for (held, outcome) in self.levels.values_mut().zip(decided.outcomes) {
             held.target = outcome.target;
-            held.set_limit(
-                now,
-                outcome.current,
-                settings.total_seats,
-                out,
-                &mut changes,
-            );
+            held.wanted = outcome.current;
+            if self.shared.is_none() {
+                held.set_limit(now, outcome.current, self.seats_in_force, out, &mut changes);
+            }
+        }
+        if self.shared.is_some() {
+            self.set_limits_within(now, out, &mut changes);
         }
         if let Some(lending) = &mut lending {
             lending.ledger = Ledger::new(&parties);
@@ -117,6 +117,9 @@ impl<W: Copy> Control<W> {
     ///
     /// O(changed levels · log levels) and what the division costs: see [`Ledger::settle`].
     pub(super) fn rebalance(&mut self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
+        if self.is_lease_over(now) {
+            return self.divide_anew(now, out);
+        }
         let Some(lending) = &mut self.lending else {
             self.drop_drained();
             return self.rebalance_all(now, None, out);
@@ -148,17 +151,24 @@ impl<W: Copy> Control<W> {
         let changed = lending.ledger.settle().into_iter();
         limits.extend(changed.map(|(number, limit)| (number, Some(limit))));
         self.fair_fraction = lending.ledger.fair_fraction();
-        let total_seats = self.view.policy.settings().total_seats;
+        let (total_seats, is_shared) = (self.seats_in_force, self.shared.is_some());
         let mut changes = Vec::new();
         for (number, limit) in limits {
             let Some(held) = self.levels.get_mut(&lending.names[number as usize]) else {
                 continue;
             };
+            if is_shared {
+                held.wanted = limit.unwrap_or(held.wanted);
+                continue;
+            }
             let limit = limit.unwrap_or(held.current);
             // What waits in a level that is not at rest may be dispatched, whether its limit changes or not.
             if held.rests_since.is_none() || limit != held.current {
                 held.set_limit(now, limit, total_seats, out, &mut changes);
             }
+        }
+        if is_shared {
+            self.set_limits_within(now, out, &mut changes);
         }
         changes
     }
@@ -224,7 +234,7 @@ impl<W: Copy> ControlledLevel<W> {
         }
     }
 
-    fn set_limit(
+    pub(super) fn set_limit(
         &mut self,
         now: Time,
         limit: Seats,

@@ -26,7 +26,7 @@ const UNCLAIMED_UNIT: u32 = 10;
 /// One flow.
 #[derive(Clone, Debug)]
 pub(super) struct FlowState {
-    hash: u64,
+    pub(super) hash: u64,
     line: Fifo,
     /// Requests that wait.
     pub(super) waiting: u32,
@@ -56,7 +56,7 @@ pub(super) struct FlowState {
     /// How long its requests take.
     pub(super) service_time: ServiceTimes,
     /// The number of the tenant that owns it.
-    owner: u32,
+    pub(super) owner: u32,
     /// Requests of the owner that came while it owned the flow, and are present.
     owners_requests: u32,
     /// Distinguishes those from the requests of earlier owners; never 0.

@@ -403,6 +403,11 @@ impl<W: Copy> QueueSet<W> {
         self.lingering.tick_again(self.now)
     }
 
+    /// The latest time that it has seen.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
     /// The seats that are held, without those that are displaced.
     pub(super) fn seats_in_use(&self) -> Seats {
         self.sums.seats_in_use - self.lingering.displaced()
@@ -441,7 +446,7 @@ impl<W: Copy> QueueSet<W> {
         self.clock_to(now);
     }
 
-    fn clock_to(&mut self, now: Time) {
+    pub(super) fn clock_to(&mut self, now: Time) {
         let now = now.max(self.now);
         let elapsed = now.nanos_since(self.now);
         self.now = now;

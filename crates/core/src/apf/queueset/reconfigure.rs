@@ -44,6 +44,15 @@ impl<W: Copy> QueueSet<W> {
         self.reconfigured(events);
     }
 
+    /// Lowers the current limit to `limit`, if it is greater, and dispatches nothing; for the moment before an event.
+    pub(crate) fn cut_limit(&mut self, now: Time, limit: Seats) {
+        if limit < self.limit {
+            // Virtual time up to now passed under the limit before.
+            self.clock_to(now);
+            self.limit = limit;
+        }
+    }
+
     /// Changes what the flows of one tenant weigh together at most; then dispatches what fits now. What flows have been charged
     /// stays. O(flows), if it differs.
     pub fn set_tenant_weight(

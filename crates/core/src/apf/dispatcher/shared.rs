@@ -1,0 +1,217 @@
+//! Seats that several gateways share: this one's part changes several times a second, and ends when its lease ends.
+//!
+//! Three rules keep what executes within the part, over all limited levels together:
+//!
+//! - The nominal limits sum to the part exactly, and are not rounded up as those of a gateway that has all seats.
+//! - A level's limit rises only from seats that are free: neither within another level's limit, nor still in use beyond it. If
+//!   more is in use than the part, limits that are not used up fall.
+//! - When the lease has ended, each level falls back to its part of the floor with its next event, before that is acted on.
+//!
+//! Exempt levels are not counted: nothing holds their requests back. Not here: what is granted (the crate `fairgate-fleet`).
+
+use super::{Control, ControlledLevel, Decisions, Dispatcher, LevelKind, LevelLimits, LimitChange};
+use crate::{
+    apf::{
+        seat_lease::{LevelLease, SeatLease},
+        units::Seats,
+    },
+    sync::{Arc, lock},
+    time::Time,
+};
+
+/// The seats of this gateway, of those that several share.
+#[derive(Clone, Debug)]
+pub struct SharedSeats {
+    /// What it may use while the lease holds.
+    pub seats: Seats,
+    /// What it may use after that.
+    pub floor: Seats,
+    /// Until when `seats` may be used. The caller prolongs it as it goes.
+    pub lease: Arc<SeatLease>,
+}
+
+/// What one level uses and asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelUse {
+    /// Its name.
+    pub level: std::sync::Arc<str>,
+    /// Whether nothing holds its requests back.
+    pub exempt: bool,
+    /// Its limit, or what it may be until the next event if the lease has ended.
+    pub limit: Seats,
+    /// Seats in use.
+    pub in_use: Seats,
+    /// The seats that were in use or asked for at most in the last second.
+    pub demand: u64,
+}
+
+impl LevelUse {
+    /// The seats that may be in use until limits are changed: of limited levels, the greater one of limit and seats in use.
+    pub fn held(&self) -> Seats {
+        if self.exempt {
+            0
+        } else {
+            self.limit.max(self.in_use)
+        }
+    }
+}
+
+impl SharedSeats {
+    fn at(&self, now: Time) -> Seats {
+        if self.lease.holds(now) {
+            self.seats
+        } else {
+            self.floor
+        }
+    }
+}
+
+impl<W: Copy> Dispatcher<W> {
+    /// From now on this gateway has only a part of the policy's seats. To be called with each change of the part, also while
+    /// nothing is in it. O(levels · log levels).
+    pub fn share_seats(
+        &self,
+        now: Time,
+        seats: SharedSeats,
+        out: &mut Decisions<W>,
+    ) -> Vec<LimitChange> {
+        let mut control = lock(&self.control);
+        control.shared = Some(seats);
+        control.divide_anew(now, out)
+    }
+
+    /// What each level uses, by name. O(levels).
+    pub fn level_uses(&self) -> Vec<LevelUse> {
+        let control = lock(&self.control);
+        let levels = control.levels.values().map(|held| LevelUse {
+            level: std::sync::Arc::clone(&held.spec.name),
+            exempt: held.is_exempt(),
+            limit: held.current,
+            in_use: held.seats_in_use(),
+            demand: held.demand.high_watermark,
+        });
+        levels.collect()
+    }
+}
+
+impl<W: Copy> Control<W> {
+    /// Divides the part of this gateway among the levels.
+    pub(super) fn divide_shared(&mut self, now: Time, shared: &SharedSeats) {
+        let seats = shared.at(now);
+        let specs = || self.levels.values().map(|held| &held.spec);
+        let limits = LevelLimits::within(specs(), seats);
+        let after = LevelLimits::within(specs(), shared.floor);
+        for ((held, limits), after) in self.levels.values_mut().zip(limits).zip(after) {
+            held.limits = limits;
+            if !held.is_exempt() {
+                held.level.set_lease(LevelLease {
+                    lease: Arc::clone(&shared.lease),
+                    after: after.nominal,
+                });
+            }
+        }
+        self.seats_in_force = seats;
+    }
+
+    /// Whether the limits are made of seats whose lease has ended.
+    pub(super) fn is_lease_over(&self, now: Time) -> bool {
+        let shared = self.shared.as_ref();
+        shared.is_some_and(|shared| shared.at(now) != self.seats_in_force)
+    }
+
+    /// Divides all seats anew.
+    pub(super) fn divide_anew(&mut self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
+        self.drop_drained();
+        self.set_static_limits(now);
+        let lending = self.new_lending(now);
+        self.rebalance_all(now, lending, out)
+    }
+
+    /// Moves the limits to what they should be, as far as seats are free. O(levels).
+    pub(super) fn set_limits_within(
+        &mut self,
+        now: Time,
+        out: &mut Decisions<W>,
+        changes: &mut Vec<LimitChange>,
+    ) {
+        let total = self.seats_in_force;
+        // Decreases first, and dispatching within limits that stay: what is in use is counted after that.
+        for held in self.levels.values_mut() {
+            let limit = if held.is_exempt() {
+                held.wanted
+            } else {
+                held.wanted.min(held.current)
+            };
+            held.set_limit(now, limit, total, out, changes);
+        }
+        let taken: u64 = self
+            .levels
+            .values()
+            .filter(|held| !held.is_exempt())
+            .map(|held| u64::from(held.seats_in_use().max(held.current)))
+            .sum();
+        self.lower_unused(now, taken.saturating_sub(total.into()), out, changes);
+        let mut free = u64::from(total).saturating_sub(taken);
+        let missing = |held: &ControlledLevel<W>| u64::from(held.wanted - held.current);
+        let mut sum: u64 = self.levels.values().map(missing).sum();
+        for held in self.levels.values_mut() {
+            let missing = missing(held);
+            if missing == 0 || free == 0 {
+                continue;
+            }
+            // In proportion, rounded up: what is left goes to those that come after.
+            let seats = (missing * free).div_ceil(sum).min(missing).min(free);
+            free -= seats;
+            sum -= missing;
+            // Seats that are in use beyond the limit are counted already.
+            let limit = u64::from(held.current) + seats;
+            let limit = Seats::try_from(limit).unwrap_or(Seats::MAX);
+            held.set_limit(now, limit, total, out, changes);
+        }
+    }
+}
+
+impl<W: Copy> Control<W> {
+    /// Takes `excess` seats from limits that are not used up: as many are in use in other levels, beyond their limits.
+    fn lower_unused(
+        &mut self,
+        now: Time,
+        mut excess: u64,
+        out: &mut Decisions<W>,
+        changes: &mut Vec<LimitChange>,
+    ) {
+        let total = self.seats_in_force;
+        for held in self.levels.values_mut() {
+            if excess == 0 {
+                return;
+            }
+            let unused = held.current.saturating_sub(held.seats_in_use());
+            if held.is_exempt() || unused == 0 {
+                continue;
+            }
+            let less = u64::from(unused).min(excess);
+            excess -= less;
+            let limit = u64::from(held.current) - less;
+            held.set_limit(
+                now,
+                Seats::try_from(limit).unwrap_or(0),
+                total,
+                out,
+                changes,
+            );
+        }
+    }
+}
+
+impl<W: Copy> ControlledLevel<W> {
+    fn is_exempt(&self) -> bool {
+        self.spec.kind == LevelKind::Exempt
+    }
+
+    fn seats_in_use(&self) -> Seats {
+        self.level.inspect(|set| set.summary().seats_in_use)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

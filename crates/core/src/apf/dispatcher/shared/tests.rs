@@ -1,0 +1,252 @@
+//! What executes stays within the part of this gateway, whatever changes.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    apf::{
+        Flow, ObjectSet, Policy, PolicySettings, SchemaIndex, Semantics, Work,
+        dispatcher::Arrival,
+        level::{QueuePlace, Ticket},
+        objects::Bootstrap,
+    },
+    random::Random,
+};
+
+const MILLI: u64 = 1_000_000;
+
+fn at(millis: u64) -> Time {
+    Time::from_nanos(millis * MILLI)
+}
+
+/// Levels `a`, `b` and `c` that lend half of their seats, of 60 and the mandatory level's.
+fn policy() -> std::sync::Arc<Policy> {
+    let level = |name: &str| {
+        json!({
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
+            "metadata": {"name": name},
+            "spec": {"type": "Limited", "limited": {
+                "nominalConcurrencyShares": 20, "lendablePercent": 50,
+                "limitResponse": {"type": "Queue", "queuing": {
+                    "queues": 1, "handSize": 1, "queueLengthLimit": 500}},
+            }},
+        })
+    };
+    let objects = ["a", "b", "c"].map(level);
+    let objects = objects.into_iter().map(|object| ("test", object));
+    let objects = ObjectSet::read(objects).with_bootstrap(Bootstrap::Mandatory);
+    let settings = PolicySettings {
+        total_seats: 60,
+        semantics: Semantics::Improved,
+        hash_key: [0; 16],
+        tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
+    };
+    std::sync::Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
+}
+
+/// A dispatcher whose requests are numbered, with those that execute and those that wait.
+struct World {
+    dispatcher: Dispatcher<u64>,
+    lease: Arc<SeatLease>,
+    now: u64,
+    last: u64,
+    executing: BTreeMap<u64, Ticket<u64>>,
+    waiting: BTreeMap<u64, QueuePlace<u64>>,
+}
+
+impl World {
+    fn new(seats: Seats, floor: Seats, until: u64) -> Self {
+        let mut world = Self {
+            dispatcher: Dispatcher::new(policy(), at(0)),
+            lease: Arc::new(SeatLease::new(at(until))),
+            now: 1,
+            last: 0,
+            executing: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+        };
+        world.share(seats, floor);
+        world
+    }
+
+    fn share(&mut self, seats: Seats, floor: Seats) {
+        let mut out = Decisions::default();
+        let lease = Arc::clone(&self.lease);
+        let seats = SharedSeats {
+            seats,
+            floor,
+            lease,
+        };
+        self.dispatcher.share_seats(at(self.now), seats, &mut out);
+        self.take(out);
+    }
+
+    fn rebalance(&mut self) {
+        let mut out = Decisions::default();
+        self.dispatcher.rebalance(at(self.now), &mut out);
+        self.take(out);
+    }
+
+    fn held(&self) -> Seats {
+        let uses = self.dispatcher.level_uses();
+        uses.iter().map(LevelUse::held).sum()
+    }
+
+    fn take(&mut self, out: Decisions<u64>) {
+        for (number, ticket) in out.dispatched {
+            self.waiting.remove(&number);
+            self.executing.insert(number, ticket);
+        }
+    }
+
+    fn arrive(&mut self, level: &str) {
+        self.last += 1;
+        let view = self.dispatcher.view();
+        let flow = Flow {
+            schema: SchemaIndex(0),
+            level: view.policy().level_by_name(level).unwrap(),
+            hash: self.last % 7,
+            tenant: self.last % 7,
+        };
+        let mut out = Decisions::default();
+        match view.arrive(at(self.now), &flow, Work::ONE, self.last, &mut out) {
+            Arrival::Execute(ticket) => drop(self.executing.insert(self.last, ticket)),
+            Arrival::Wait(place) => drop(self.waiting.insert(self.last, place)),
+            Arrival::Reject(_) => {}
+        }
+        self.take(out);
+    }
+
+    fn finish_first(&mut self) {
+        let Some((_, ticket)) = self.executing.pop_first() else {
+            return;
+        };
+        let mut out = Decisions::default();
+        ticket.finish(at(self.now), &mut out);
+        self.take(out);
+    }
+}
+
+#[test]
+fn one_level_that_asks_gets_the_whole_part_and_gives_it_back_when_it_shrinks() {
+    let mut world = World::new(30, 3, 1_000_000);
+    (0..100).for_each(|_| world.arrive("a"));
+    for _ in 0..5 {
+        world.now += 100;
+        world.rebalance();
+    }
+    // Half of what the other two and the mandatory level have is not lent.
+    assert!(
+        (19..=30).contains(&world.executing.len()),
+        "{}",
+        world.executing.len()
+    );
+    world.share(6, 3);
+    let before = world.executing.len();
+    (0..before).for_each(|_| world.finish_first());
+    assert!(world.executing.len() <= 6, "{}", world.executing.len());
+}
+
+#[test]
+fn with_the_end_of_the_lease_the_next_dispatch_keeps_to_the_floor_without_any_timer() {
+    let mut world = World::new(30, 3, 2_000);
+    for _ in 0..50 {
+        for level in ["a", "b", "c"] {
+            world.arrive(level);
+        }
+    }
+    let held = world.executing.len();
+    assert!(held >= 27, "{held}");
+    world.now = 1_999;
+    world.finish_first();
+    assert_eq!(world.executing.len(), held, "one ended, one began");
+    world.now = 2_000;
+    // Each level keeps to its part of the floor, so none starts more than one until all that executed has ended.
+    let mut before = held;
+    for _ in 0..held + 3 {
+        world.finish_first();
+        assert!(world.executing.len() <= before);
+        before = world.executing.len();
+    }
+    assert!(before <= 3, "{before}");
+    // What a rebalancing does with it is bounded in the same way.
+    for _ in 0..20 {
+        world.now += 100;
+        world.rebalance();
+        world.finish_first();
+        assert!(world.executing.len() <= 3, "{}", world.executing.len());
+    }
+    assert!(!world.executing.is_empty(), "the floor is in use");
+    // A new lease opens it again.
+    world.lease.set_until(at(1_000_000));
+    world.share(30, 3);
+    for _ in 0..15 {
+        world.now += 100;
+        world.rebalance();
+    }
+    assert!(
+        world.executing.len() >= 23,
+        "{:?}",
+        world.dispatcher.level_uses()
+    );
+}
+
+#[test]
+fn without_any_seat_requests_wait_until_there_is_one() {
+    let mut world = World::new(0, 0, 1_000_000);
+    world.arrive("a");
+    world.rebalance();
+    assert_eq!((world.executing.len(), world.waiting.len()), (0, 1));
+    world.share(10, 1);
+    assert_eq!((world.executing.len(), world.waiting.len()), (1, 0));
+}
+
+#[test]
+fn nothing_starts_beyond_the_part_in_random_schedules() {
+    for seed in 0..300 {
+        let mut random = Random::seeded(seed);
+        let mut world = World::new(20, 4, 5_000);
+        let mut part = 20;
+        for _ in 0..600 {
+            world.now += random.within(0..20);
+            let before = world.held();
+            match random.within(0..20) {
+                0 => world.rebalance(),
+                1 => {
+                    part = Seats::try_from(random.within(4..40)).unwrap();
+                    world.share(part, 4);
+                }
+                2 => world.lease.set_until(at(world.now + random.within(0..200))),
+                3..10 => world.finish_first(),
+                number => world.arrive(["a", "b", "c"][usize::try_from(number % 3).unwrap()]),
+            }
+            let holds = world.lease.holds(at(world.now));
+            let allowed = if holds { part } else { 4 };
+            let (executing, held) = (world.executing.len(), world.held());
+            // What a report says is held bounds what executes until the next change of limits.
+            assert!(
+                executing <= held as usize,
+                "seed {seed}: {executing} > {held}"
+            );
+            assert!(
+                held <= allowed.max(before),
+                "seed {seed}: {held} > {allowed}, {before}"
+            );
+            let uses = world.dispatcher.level_uses();
+            let in_use: u32 = uses.iter().map(|level| level.in_use).sum();
+            assert_eq!(in_use as usize, executing, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn the_nominal_limits_of_a_part_sum_to_it() {
+    let policy = policy();
+    for seats in 0..100 {
+        let limits = LevelLimits::within(policy.levels(), seats);
+        let sum: u32 = limits.iter().map(|limits| limits.nominal).sum();
+        assert_eq!(sum, seats);
+        assert!(limits.iter().all(|limits| limits.min <= limits.nominal));
+    }
+}
