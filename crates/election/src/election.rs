@@ -119,6 +119,14 @@ impl Election {
         }
     }
 
+    /// The version of the lease as it was last seen; empty if there is none.
+    pub fn version(&self) -> &str {
+        match &self.state {
+            LeaseState::Seen(seen) => version(&seen.object).as_str().unwrap_or_default(),
+            LeaseState::Absent => "",
+        }
+    }
+
     /// When the next call is due.
     pub fn due(&self) -> Time {
         self.due

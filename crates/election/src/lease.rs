@@ -101,6 +101,12 @@ impl<'c, A: LeaseApi> Leadership<'c, A> {
         }
     }
 
+    /// The version of the lease as it was last seen, if it is a number, as those of Kubernetes are. Right after [`Self::acquire`] it is
+    /// greater than that of any leader before.
+    pub fn version(&self) -> Option<u64> {
+        self.election.as_ref()?.version().parse().ok()
+    }
+
     /// Renews the lease. Returns when the lease is lost; never, without a lease.
     pub async fn keep(&mut self) {
         if self.election.is_none() {

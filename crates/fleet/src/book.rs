@@ -154,8 +154,9 @@ impl<'a> Book<'a> {
         self.before_join.push((gateway.clone(), before));
     }
 
-    /// Takes the seats of a gateway back, but for its floor.
-    pub(crate) fn reclaim(&mut self, gateway: &GatewayRun, epoch: Epoch) {
+    /// Takes the seats of a gateway back, but for its floor. What it reported up to the sequence `last` counts no more, also for a
+    /// successor of the coordinator.
+    pub(crate) fn reclaim(&mut self, gateway: &GatewayRun, epoch: Epoch, last: u64) {
         let floor = self.settings.floor;
         self.entries.retain_mut(|entry| {
             if entry.gateway != *gateway {
@@ -169,6 +170,7 @@ impl<'a> Book<'a> {
             entry.levels.clear();
             entry.outstanding = Grants::only(epoch, floor);
             entry.reported.held = floor;
+            entry.reported.sequence = entry.reported.sequence.max(last);
             true
         });
     }

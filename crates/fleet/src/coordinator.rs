@@ -279,10 +279,18 @@ impl Coordinator {
         let mut book = Book::new(&self.settings, &self.stored.entries);
         for gateway in &self.silent {
             if self.stored.entry(gateway).is_some() {
-                book.reclaim(gateway, epoch);
+                let last = self.reports.get(&gateway.name);
+                let last = last.filter(|(_, report)| report.gateway == *gateway);
+                book.reclaim(
+                    gateway,
+                    epoch,
+                    last.map_or(0, |(_, report)| report.sequence),
+                );
             }
         }
-        for (_, report) in self.reports.values() {
+        let reports = self.reports.values().map(|(_, report)| report);
+        // The last report of a silent gateway may be newer than the one that the ledger has. It is no news.
+        for report in reports.filter(|report| !self.silent.contains(&report.gateway)) {
             book.take(report);
         }
         let before = book.reserved();

@@ -179,6 +179,25 @@ impl FleetGateway {
         self.epoch
     }
 
+    /// Until when the grant may be used: T after the last successful report was sent. [`Time::ZERO`] while it is void.
+    pub fn lease_end(&self) -> Time {
+        if self.acknowledged >= self.needed {
+            self.lease_end
+        } else {
+            Time::ZERO
+        }
+    }
+
+    /// What may be used once the grant has expired, if nothing else happens until then.
+    pub fn after_lapse(&self, now: Time) -> Seats {
+        let may_use_floor = self.phase == GatewayPhase::Running && now >= self.floor_from;
+        if may_use_floor {
+            self.settings.floor
+        } else {
+            0
+        }
+    }
+
     fn holds(&self, now: Time) -> bool {
         self.acknowledged >= self.needed && now < self.lease_end
     }

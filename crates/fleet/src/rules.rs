@@ -88,7 +88,7 @@ impl Mutant {
         (Self::LeaseFromAnswer, 1),
         (Self::LeaseWithoutEnd, 1),
         (Self::EpochsMayFall, 1),
-        (Self::HeldIsFree, 689),
+        (Self::HeldIsFree, 1_400),
         (Self::IncreaseAtOnce, 1),
     ];
 }
