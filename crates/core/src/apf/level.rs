@@ -219,6 +219,14 @@ impl<W: Copy> Level<W> {
         });
     }
 
+    /// Flows, by their hashes, received so many seat-milliseconds at other gateways: see [`QueueSet::charge_elsewhere`].
+    pub fn charge_elsewhere(&self, charges: impl IntoIterator<Item = (u64, u64)>) {
+        let mut guarded = lock(&self.shared.guarded);
+        for (flow, seat_millis) in charges {
+            guarded.set.charge_elsewhere(flow, seat_millis);
+        }
+    }
+
     /// Counts a rejection at `unix_seconds`; returns after how many seconds the client should
     /// retry. `random` spreads clients out where the semantics allow it.
     pub fn retry_after(&self, semantics: Semantics, unix_seconds: u64, random: u64) -> u32 {

@@ -15,6 +15,7 @@ mod charges;
 mod dispatch;
 mod drains;
 mod due;
+mod elsewhere;
 mod fair;
 mod fifo;
 mod flows;
@@ -38,6 +39,7 @@ use smallvec::SmallVec;
 
 use charges::Charges;
 use drains::Blocked;
+pub use elsewhere::FlowUse;
 use fifo::{Entries, NONE, Queue};
 pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;

@@ -193,17 +193,6 @@ fn places(discipline: &Discipline) -> u64 {
     }
 }
 
-/// What one flow uses and asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowUse {
-    /// The keyed hash of schema and flow distinguisher.
-    pub flow: u64,
-    /// The keyed hash of the tenant that owns it.
-    pub tenant: u64,
-    /// Seats in use, and one for each waiting request.
-    pub demand: Seats,
-}
-
 impl<W: Copy> QueueSet<W> {
     /// Seats in use and asked for.
     fn seat_demand(&self) -> u64 {
@@ -252,18 +241,6 @@ impl<W: Copy> QueueSet<W> {
             counters: self.counters,
             lingering: u32::try_from(self.lingering.len()).unwrap_or(u32::MAX),
         }
-    }
-
-    /// The flows that use or ask for seats, of the first `most` that are known; in arbitrary order. Only Improved knows flows.
-    /// O(`most`).
-    pub fn flow_uses(&self, most: usize) -> impl Iterator<Item = FlowUse> {
-        let active = self.flows.iter().take(most);
-        let active = active.filter(|flow| flow.owner != NONE && flow.holding + flow.waiting > 0);
-        active.map(|flow| FlowUse {
-            flow: flow.hash,
-            tenant: self.flows.tenants().hash(flow.owner),
-            demand: flow.seats.saturating_add(flow.waiting),
-        })
     }
 
     /// What the flows of one tenant weigh together at most.

@@ -101,13 +101,19 @@ impl World {
     }
 
     fn arrive(&mut self, level: &str) {
+        let flow = (self.last + 1) % 7;
+        self.arrive_of(level, flow);
+    }
+
+    /// A request of a flow arrives. Returns its number.
+    fn arrive_of(&mut self, level: &str, hash: u64) -> u64 {
         self.last += 1;
         let view = self.dispatcher.view();
         let flow = Flow {
             schema: SchemaIndex(0),
             level: view.policy().level_by_name(level).unwrap(),
-            hash: self.last % 7,
-            tenant: self.last % 7,
+            hash,
+            tenant: hash,
         };
         let mut out = Decisions::default();
         match view.arrive(at(self.now), &flow, Work::ONE, self.last, &mut out) {
@@ -116,6 +122,7 @@ impl World {
             Arrival::Reject(_) => {}
         }
         self.take(out);
+        self.last
     }
 
     fn finish_first(&mut self) {
@@ -248,5 +255,69 @@ fn the_nominal_limits_of_a_part_sum_to_it() {
         let sum: u32 = limits.iter().map(|limits| limits.nominal).sum();
         assert_eq!(sum, seats);
         assert!(limits.iter().all(|limits| limits.min <= limits.nominal));
+    }
+}
+
+#[test]
+fn a_flow_pays_here_for_what_it_receives_at_other_gateways_while_others_wait() {
+    for elsewhere in [0, 4] {
+        let mut world = World::new(16, 1, 10_000_000);
+        // By number: the flow, and when it ends if it executes.
+        let mut flows: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        let mut received = [0, 0];
+        for step in 0..3_000 {
+            world.now += 10;
+            let ended: Vec<_> = flows
+                .iter()
+                .filter(|(number, (_, end))| {
+                    world.executing.contains_key(number) && *end <= world.now
+                })
+                .map(|(number, (flow, _))| (*number, *flow))
+                .collect();
+            for (number, flow) in ended {
+                let mut out = Decisions::default();
+                let ticket = world.executing.remove(&number).unwrap();
+                ticket.finish(at(world.now), &mut out);
+                world.take(out);
+                flows.remove(&number);
+                received[usize::try_from(flow).unwrap()] += u32::from(step >= 1_000);
+            }
+            for flow in [0, 1] {
+                while flows.values().filter(|(of, _)| *of == flow).count() < 40 {
+                    let number = world.arrive_of("a", flow);
+                    flows.insert(number, (flow, u64::MAX));
+                }
+            }
+            let began = world.executing.keys().filter_map(|number| {
+                flows
+                    .get(number)
+                    .filter(|(_, end)| *end == u64::MAX)
+                    .map(|(of, _)| (*number, *of))
+            });
+            let began: Vec<_> = began.collect();
+            for (number, flow) in began {
+                flows.insert(number, (flow, world.now + 100));
+            }
+            if step % 10 == 0 {
+                world.rebalance();
+            }
+            if step % 100 == 0 {
+                for (name, level) in world.dispatcher.levels() {
+                    if &*name == "a" {
+                        level.charge_elsewhere([(0, elsewhere * 1_000)]);
+                    }
+                }
+            }
+        }
+        let limit = world.executing.len();
+        // In seats: a request takes a tenth of a second.
+        let seats = received.map(|count| f64::from(count) / 20.0 / 10.0);
+        let fair = f64::from(u32::try_from(limit).unwrap()) / 2.0;
+        let expected = f64::from(u32::try_from(elsewhere).unwrap()) / 2.0;
+        let difference = (seats[0] - (fair - expected)).abs();
+        assert!(
+            difference < 0.7,
+            "{elsewhere} elsewhere: {seats:?} of {limit}"
+        );
     }
 }
