@@ -249,6 +249,7 @@ impl FleetGateway {
             lapsed: !self.holds(now),
             settled: now >= self.settled_from,
             leaving: self.phase == GatewayPhase::Leaving,
+            terms: self.settings.terms(),
             levels: load.levels,
             flows: load.flows,
         };

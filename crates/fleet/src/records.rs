@@ -38,6 +38,9 @@ pub struct Report {
     pub settled: bool,
     /// Whether the gateway shuts down: it dispatches nothing any more.
     pub leaving: bool,
+    /// [`Settings::terms`](crate::settings::Settings::terms): all members must have the same.
+    #[serde(default)]
+    pub terms: String,
     /// By level.
     #[serde(default)]
     pub levels: Vec<LevelLoad>,

@@ -57,6 +57,18 @@ impl Settings {
         }
     }
 
+    /// What the bound depends on and all members must have in common, for people to compare.
+    pub fn terms(&self) -> String {
+        let drain = match self.reclaim {
+            Reclaim::Strict { drain } => format!("{drain:?}"),
+            Reclaim::Prompt => "prompt".to_owned(),
+        };
+        format!(
+            "lease={:?} clockRate={}% drain={drain} floor={} gateways={}",
+            self.lease, self.clock_rate_percent, self.floor, self.max_gateways
+        )
+    }
+
     /// D; zero with [`Reclaim::Prompt`].
     pub fn drain(&self) -> Duration {
         match self.reclaim {

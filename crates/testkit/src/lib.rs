@@ -13,6 +13,7 @@
 pub mod client;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+pub mod leases;
 pub mod pki;
 pub mod random;
 #[cfg(feature = "etcd")]

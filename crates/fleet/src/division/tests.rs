@@ -48,6 +48,7 @@ fn report(flows: &[(u64, u64, Seats)]) -> Report {
         lapsed: false,
         settled: true,
         leaving: false,
+        terms: String::new(),
         levels: vec![LevelLoad {
             level: "low".to_owned(),
             held: 0,

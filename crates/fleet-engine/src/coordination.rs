@@ -1,0 +1,105 @@
+//! The coordinator's part of a turn: when there is one, what it has read, and what it writes.
+
+use fairgate_core::{apf::Seats, time::Time};
+use fairgate_fleet::{
+    coordinator::{Coordinator, Proposal, WriteAttempt},
+    division::FleetDivision,
+    identity::{Fence, KeyRevision},
+    records::{Report, SeatLedger},
+    settings::Settings,
+};
+
+use crate::engine::{EngineError, StoreOutcome};
+
+/// This gateway as coordinator, if it is elected.
+#[derive(Debug)]
+pub(crate) struct Coordination {
+    settings: Settings,
+    coordinator: Option<Coordinator>,
+    /// The fence with which it has been deposed: it waits for another one.
+    spent: Option<Fence>,
+}
+
+impl Coordination {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            coordinator: None,
+            spent: None,
+        }
+    }
+
+    /// Whether there is a coordinator with this fence.
+    pub(crate) fn is_active(&self, fence: Option<Fence>) -> bool {
+        let coordinator = self.coordinator.as_ref();
+        coordinator.is_some_and(|known| Some(known.fence()) == fence && !known.is_deposed())
+    }
+
+    /// Whether the ledger must be read before it can go on. Forgets a coordinator whose time is over.
+    pub(crate) fn wants_ledger(&mut self, fence: Option<Fence>) -> bool {
+        if !self.is_active(fence) {
+            if let Some(old) = self.coordinator.take().filter(Coordinator::is_deposed) {
+                tracing::warn!(fence = old.fence().0, "fleet: another gateway coordinates");
+                self.spent = Some(old.fence());
+            }
+            return fence.is_some() && fence != self.spent;
+        }
+        self.coordinator
+            .as_ref()
+            .is_some_and(Coordinator::must_read)
+    }
+
+    /// The ledger was read, by a read sent after this gateway was elected with this fence.
+    pub(crate) fn adopt(
+        &mut self,
+        fence: Option<Fence>,
+        limit: Seats,
+        now: Time,
+        ledger: SeatLedger,
+        revision: KeyRevision,
+    ) {
+        match (&mut self.coordinator, fence) {
+            (Some(coordinator), _) => coordinator.adopt(now, ledger, revision),
+            (None, Some(fence)) if ledger.fence > fence => self.spent = Some(fence),
+            (None, Some(fence)) => {
+                let settings = self.settings.clone();
+                let new = Coordinator::new(settings, fence, limit, now, ledger, revision);
+                self.coordinator = Some(new);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// The next ledger, now that all reports were read by a read sent at `sent`.
+    pub(crate) fn propose(
+        &mut self,
+        sent: Time,
+        now: Time,
+        reports: Vec<(Report, KeyRevision)>,
+        division: &FleetDivision,
+        limit: Seats,
+    ) -> Option<Proposal> {
+        let coordinator = self.coordinator.as_mut()?;
+        coordinator.set_limit(limit);
+        coordinator.read_all(sent, now, reports);
+        coordinator.propose(now, |members, pool| division.targets(members, pool))
+    }
+
+    /// The outcome of writing a ledger. Returns the ledger if it is stored.
+    pub(crate) fn written(
+        &mut self,
+        attempt: WriteAttempt,
+        outcome: &Result<StoreOutcome, EngineError>,
+    ) -> Option<SeatLedger> {
+        let coordinator = self.coordinator.as_mut()?;
+        match outcome {
+            Ok(StoreOutcome::Stored(revision)) => {
+                coordinator.stored(attempt, *revision);
+                return Some(coordinator.ledger().clone());
+            }
+            Ok(StoreOutcome::Conflict) => coordinator.refused(attempt),
+            Err(_) => coordinator.unanswered(attempt),
+        }
+        None
+    }
+}

@@ -1,0 +1,514 @@
+//! The task of a gateway in its fleet: it reports, applies ledgers, and gives flow control the seats that it may use.
+//!
+//! One turn each [`Settings::report_interval`]: read the ledger, hand the grant to flow control, report, and, while elected,
+//! coordinate. The order matters: what a report says is held is read after limits were lowered.
+//!
+//! Not here: that a grant ends in time, which each level looks at by itself ([`SeatLease`]); the turn of the coordinator
+//! (`coordination`).
+
+use std::{sync::Arc, time::Duration};
+
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    apf::{Seats, dispatcher::SharedSeats, seat_lease::SeatLease},
+    sync,
+    time::Time,
+};
+use fairgate_election::{Leadership, LeaseApi, LeaseCallError, LeaseCandidate};
+use fairgate_fleet::{
+    division::FleetDivision,
+    gateway::{FleetGateway, GatewayState, Load},
+    identity::{Fence, GatewayRun, KeyRevision},
+    records::{Report, SeatLedger},
+    remote::{Charge, RemoteCharges},
+    settings::Settings,
+};
+use http::Method;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::{
+    coordination::Coordination,
+    engine::{EngineError, FleetEngine, FleetKey, StoreOutcome, StoredRecord},
+    status::{FleetStatus, state_name},
+};
+
+/// How long the last report may take when the gateway stops.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Flow control, as its fleet uses it.
+pub trait SeatUser: Send + Sync + 'static {
+    /// What is held and asked for. The seats executing are those that may be in use until limits are changed.
+    fn load(&self) -> Load;
+
+    /// Uses these seats from now on.
+    fn use_seats(&self, now: Time, seats: SharedSeats);
+
+    /// Flows received so much at other gateways since the last time.
+    fn charge(&self, charges: Vec<Charge>);
+
+    /// How seats are to be divided, and how many the servers have.
+    fn division(&self) -> (FleetDivision, Seats);
+}
+
+/// What a member of a fleet is made of.
+pub struct MemberSettings<E, S> {
+    /// Where reports and the ledger are.
+    pub engine: Arc<E>,
+    /// Who uses the seats.
+    pub seats: Arc<S>,
+    /// What all members agree on.
+    pub settings: Settings,
+    /// Who this gateway is.
+    pub identity: GatewayRun,
+    /// When the process began to serve, or earlier.
+    pub started: Time,
+    /// The clock of the gateway.
+    pub clock: Clock,
+    /// The seed of random pauses.
+    pub seed: u64,
+    /// Receives the state.
+    pub status: Arc<FleetStatus>,
+}
+
+/// A member of a fleet.
+pub struct FleetMember<E, S> {
+    parts: MemberSettings<E, S>,
+    gateway: FleetGateway,
+    own_key: OwnKey,
+    /// The lease of the grant in use; `None` without a grant.
+    lease: Option<sync::Arc<SeatLease>>,
+    /// What flow control was last given: seats and floor, and whether there is a grant.
+    given: Option<(Seats, Seats, bool)>,
+    coordination: Coordination,
+    remote: RemoteCharges,
+    state: Option<GatewayState>,
+    problem: Option<String>,
+}
+
+/// What is known of the key of this gateway's report.
+#[derive(Clone, Copy, Debug)]
+struct OwnKey {
+    /// `None`: it must be read.
+    revision: Option<KeyRevision>,
+    /// Whether a report of this run was stored: whatever another run writes after that comes from a process that has the same name.
+    is_ours: bool,
+}
+
+impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
+    /// A member that does nothing yet; see [`Self::run`]. Flow control has no seat until then.
+    pub fn new(parts: MemberSettings<E, S>) -> Self {
+        let identity = parts.identity.clone();
+        Self {
+            gateway: FleetGateway::new(parts.settings.clone(), identity, parts.started),
+            coordination: Coordination::new(parts.settings.clone()),
+            own_key: OwnKey {
+                revision: None,
+                is_ours: false,
+            },
+            remote: RemoteCharges::default(),
+            lease: None,
+            given: None,
+            state: None,
+            problem: None,
+            parts,
+        }
+    }
+
+    /// Runs until `stop` completes, when nothing may be dispatched any more. Then it says so, and gives up coordinating; both take at
+    /// most some seconds.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) {
+        let api = ElectionCalls {
+            engine: Arc::clone(&self.parts.engine),
+            clock: self.parts.clock.clone(),
+        };
+        let identity = &self.parts.identity;
+        let candidate = LeaseCandidate {
+            namespace: String::new(),
+            name: "coordinator".to_owned(),
+            identity: format!("{}-{:016x}", identity.name, identity.incarnation),
+            task: "the fleet's coordinator",
+        };
+        let clock = self.parts.clock.clone();
+        let mut leadership = Leadership::new(&api, &clock, Some(candidate), self.parts.seed);
+        let (sender, elected) = watch::channel(None);
+        tokio::select! {
+            () = stop => {}
+            () = follow_election(&mut leadership, &sender) => {}
+            () = self.work(&elected) => {}
+        }
+        if tokio::time::timeout(FAREWELL, self.leave()).await.is_err() {
+            tracing::warn!(
+                "the fleet was not told that this gateway stops; its seats come back when it has been silent for long enough"
+            );
+        }
+        leadership.release().await;
+    }
+
+    async fn work(&mut self, elected: &watch::Receiver<Option<Fence>>) {
+        let interval = self.parts.settings.report_interval;
+        loop {
+            let next =
+                tokio::time::Instant::from(self.parts.clock.instant(self.now().plus(interval)));
+            let fence = *elected.borrow();
+            self.turn(fence).await;
+            tokio::time::sleep_until(next).await;
+        }
+    }
+
+    /// One turn. `fence` is that of this gateway's coordinator, if it is elected.
+    async fn turn(&mut self, fence: Option<Fence>) {
+        self.problem = None;
+        if !self.coordination.is_active(fence) {
+            self.read_ledger().await;
+        }
+        self.give_seats();
+        self.report().await;
+        self.give_seats();
+        self.coordinate(fence).await;
+        self.give_seats();
+        self.show();
+    }
+
+    fn now(&self) -> Time {
+        self.parts.clock.now()
+    }
+
+    async fn read_ledger(&mut self) {
+        match self.read_ledger_record().await {
+            Ok((ledger, _)) => self.apply(&ledger),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// The ledger as it is stored, an empty one if there is none.
+    async fn read_ledger_record(&self) -> Result<(SeatLedger, KeyRevision), EngineError> {
+        let read = self.in_time(self.parts.engine.read(&FleetKey::Ledger));
+        let Some(StoredRecord { value, revision }) = read.await? else {
+            return Ok((SeatLedger::default(), KeyRevision(0)));
+        };
+        let ledger = SeatLedger::parse(&value);
+        let ledger = ledger.map_err(|error| EngineError::new(format!("ledger: {error}")))?;
+        Ok((ledger, revision))
+    }
+
+    /// The gateway learns of a ledger that is stored.
+    fn apply(&mut self, ledger: &SeatLedger) {
+        let now = self.now();
+        let before = self.gateway.epoch();
+        self.gateway.apply(now, ledger);
+        if self.gateway.epoch() != before {
+            let charges = self.remote.take(ledger, &self.parts.identity);
+            self.parts.seats.charge(charges);
+        }
+        self.parts.status.update(|view| {
+            view.ledger_read = Some(now);
+            if view.ledger_since.is_none() || view.ledger.epoch != ledger.epoch {
+                view.ledger_since = Some(now);
+                view.ledger = ledger.clone();
+            }
+        });
+    }
+
+    /// A call that is given up before the grant would expire because of it.
+    async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        let limit = self.parts.settings.lease / 4;
+        let called = tokio::time::timeout(limit, call).await;
+        called.unwrap_or_else(|_| Err(EngineError::new("the engine does not answer")))
+    }
+
+    fn failed(&mut self, error: &EngineError) {
+        self.problem = Some(error.why.clone());
+        self.parts.status.update(|view| view.failed_calls += 1);
+    }
+
+    /// Gives flow control the seats that may be used now, if they are others than before.
+    fn give_seats(&mut self) {
+        let now = self.now();
+        let end = self.gateway.lease_end();
+        let seats = self.gateway.may_use(now);
+        let is_granted = now < end;
+        let floor = if is_granted {
+            self.gateway.after_lapse(now)
+        } else {
+            seats
+        };
+        if !is_granted {
+            self.lease = None;
+        }
+        // A new lease for each time that seats are granted: prolonging that of a grant that has expired would revive it.
+        let lease = match &self.lease {
+            Some(lease) => {
+                lease.set_until(end);
+                sync::Arc::clone(lease)
+            }
+            None => {
+                let until = if is_granted { end } else { Time::NEVER };
+                sync::Arc::new(SeatLease::new(until))
+            }
+        };
+        if is_granted {
+            self.lease = Some(sync::Arc::clone(&lease));
+        }
+        let given = (seats, floor, is_granted);
+        if self.given.replace(given) != Some(given) {
+            let seats = SharedSeats {
+                seats,
+                floor,
+                lease,
+            };
+            self.parts.seats.use_seats(now, seats);
+        }
+    }
+
+    async fn report(&mut self) {
+        if let Err(error) = self.try_report().await {
+            self.own_key.revision = None;
+            self.failed(&error);
+        }
+    }
+
+    async fn try_report(&mut self) -> Result<(), EngineError> {
+        if self.own_key.revision.is_none() {
+            self.read_own_key().await?;
+        }
+        let load = self.parts.seats.load();
+        if self.gateway.is_report_due(self.now(), &load) {
+            self.write_report(load).await?;
+        }
+        Ok(())
+    }
+
+    fn report_key(&self) -> FleetKey {
+        FleetKey::Report(self.parts.identity.name.clone())
+    }
+
+    /// Finds out which revision the key of the report has.
+    async fn read_own_key(&mut self) -> Result<(), EngineError> {
+        let key = self.report_key();
+        let stored = self.in_time(self.parts.engine.read(&key)).await?;
+        let Some(StoredRecord { value, revision }) = stored else {
+            self.own_key.revision = Some(KeyRevision(0));
+            return Ok(());
+        };
+        let report = Report::parse(&value).ok();
+        let is_mine = report.is_some_and(|report| report.gateway == self.parts.identity);
+        if !is_mine && self.own_key.is_ours {
+            self.gateway.displace();
+        }
+        self.own_key.revision = Some(revision);
+        self.own_key.is_ours |= is_mine;
+        Ok(())
+    }
+
+    async fn write_report(&mut self, load: Load) -> Result<(), EngineError> {
+        let expected = self.own_key.revision.unwrap_or_default();
+        let (report, receipt) = self.gateway.report(self.now(), load);
+        let value = to_json(&report)?;
+        let key = self.report_key();
+        let written = self.in_time(self.parts.engine.write(&key, expected, value));
+        match written.await? {
+            StoreOutcome::Stored(revision) => {
+                self.own_key = OwnKey {
+                    revision: Some(revision),
+                    is_ours: true,
+                };
+                self.gateway.reported(self.now(), receipt);
+                self.parts.status.update(|view| view.reports_stored += 1);
+            }
+            StoreOutcome::Conflict => self.own_key.revision = None,
+        }
+        Ok(())
+    }
+
+    /// Divides the seats, if this gateway is elected.
+    async fn coordinate(&mut self, fence: Option<Fence>) {
+        let (division, limit) = self.parts.seats.division();
+        let turn = self.coordination_turn(fence, &division, limit);
+        if let Err(error) = turn.await {
+            self.failed(&error);
+        }
+        let coordinates = self.coordination.is_active(fence);
+        self.parts.status.update(|view| {
+            view.limit = limit;
+            view.coordinates = coordinates;
+        });
+    }
+
+    async fn coordination_turn(
+        &mut self,
+        fence: Option<Fence>,
+        division: &FleetDivision,
+        limit: Seats,
+    ) -> Result<(), EngineError> {
+        if self.coordination.wants_ledger(fence) {
+            let (ledger, revision) = self.read_ledger_record().await?;
+            self.apply(&ledger);
+            let now = self.now();
+            self.coordination.adopt(fence, limit, now, ledger, revision);
+        }
+        if !self.coordination.is_active(fence) {
+            return Ok(());
+        }
+        let sent = self.now();
+        let reports = self.in_time(self.parts.engine.read_reports()).await?;
+        let terms = self.parts.settings.terms();
+        let reports = reports
+            .into_iter()
+            .map(|record| parse_report(record, &terms));
+        let reports: Vec<_> = reports.collect::<Result<_, _>>()?;
+        let now = self.now();
+        let Some(proposal) = self
+            .coordination
+            .propose(sent, now, reports, division, limit)
+        else {
+            return Ok(());
+        };
+        let value = to_json(&proposal.ledger)?;
+        let expected = proposal.expected;
+        let written = self.in_time(self.parts.engine.write(&FleetKey::Ledger, expected, value));
+        let written = written.await;
+        if let Some(ledger) = self.coordination.written(proposal.attempt, &written) {
+            self.parts.status.update(|view| view.ledgers_written += 1);
+            self.apply(&ledger);
+        }
+        written.map(drop)
+    }
+
+    /// Says that nothing will be dispatched any more, and that nothing executes.
+    async fn leave(&mut self) {
+        self.gateway.leave();
+        self.give_seats();
+        loop {
+            let load = self.parts.seats.load();
+            let is_idle = load.executing == 0;
+            let told = if self.own_key.revision.is_none() {
+                self.read_own_key().await
+            } else {
+                self.write_report(load).await
+            };
+            if told.is_ok() && is_idle && self.own_key.revision.is_some() {
+                self.show();
+                return;
+            }
+            tokio::time::sleep(self.parts.settings.report_interval).await;
+        }
+    }
+
+    /// Shows the state to operators, and logs what has changed.
+    fn show(&mut self) {
+        let now = self.now();
+        let state = self.gateway.state(now);
+        let seats = self.gateway.may_use(now);
+        if self.state.replace(state) != Some(state) {
+            let epoch = self.gateway.epoch().0;
+            let name = state_name(Some(state));
+            match state {
+                GatewayState::Granted | GatewayState::Starting | GatewayState::Leaving => {
+                    tracing::info!(
+                        state = name,
+                        seats,
+                        epoch,
+                        "fleet: the state of this gateway changed"
+                    );
+                }
+                GatewayState::Isolated => tracing::warn!(
+                    state = name,
+                    seats,
+                    epoch,
+                    why = self.problem,
+                    "fleet: this gateway is cut off from its fleet and uses its isolatedSeats only"
+                ),
+                GatewayState::Displaced => tracing::error!(
+                    state = name,
+                    name = self.parts.identity.name,
+                    "fleet: another gateway reports under the same name; give each gateway a fleet.name of its own and restart this one"
+                ),
+            }
+        }
+        let held = self.parts.seats.load().executing;
+        let (end, problem) = (self.gateway.lease_end(), self.problem.clone());
+        self.parts.status.update(|view| {
+            if problem != view.problem {
+                match &problem {
+                    Some(why) => {
+                        tracing::warn!(%why, "fleet: the engine cannot be used; trying again")
+                    }
+                    None => tracing::info!("fleet: the engine can be used again"),
+                }
+            }
+            view.state = Some(state);
+            view.seats = seats;
+            view.held = held;
+            view.lease_end = end;
+            view.problem = problem;
+        });
+    }
+}
+
+fn to_json(record: &impl serde::Serialize) -> Result<Vec<u8>, EngineError> {
+    serde_json::to_vec(record).map_err(|error| EngineError::new(error.to_string()))
+}
+
+/// A report that cannot be read, or whose gateway goes by other terms, stops the coordinator: the gateway may use seats that nobody
+/// would count.
+fn parse_report(record: StoredRecord, terms: &str) -> Result<(Report, KeyRevision), EngineError> {
+    let report = Report::parse(&record.value);
+    let report = report.map_err(|error| EngineError::new(format!("a report: {error}")))?;
+    if report.terms != terms && !report.terms.is_empty() {
+        let (name, theirs) = (&report.gateway.name, &report.terms);
+        return Err(EngineError::new(format!(
+            "gateway {name} has other settings of the fleet ({theirs}) than this one ({terms}); give all the same"
+        )));
+    }
+    Ok((report, record.revision))
+}
+
+/// Announces whether this gateway is elected, and with which fence.
+async fn follow_election<A: LeaseApi>(
+    leadership: &mut Leadership<'_, A>,
+    elected: &watch::Sender<Option<Fence>>,
+) {
+    loop {
+        leadership.acquire().await;
+        match leadership.version() {
+            Some(version) => {
+                tracing::info!(fence = version, "fleet: this gateway is the coordinator");
+                elected.send_replace(Some(Fence(version)));
+            }
+            None => tracing::error!(
+                "fleet: the version of the coordinator's lease is no number; this gateway cannot coordinate"
+            ),
+        }
+        leadership.keep().await;
+        if elected.send_replace(None).is_some() {
+            tracing::warn!("fleet: this gateway is no longer the coordinator");
+        }
+    }
+}
+
+/// The engine's lease, for the election.
+struct ElectionCalls<E> {
+    engine: Arc<E>,
+    clock: Clock,
+}
+
+impl<E: FleetEngine> LeaseApi for ElectionCalls<E> {
+    fn date(&self) -> Timestamp {
+        Timestamp::try_from(self.clock.wall()).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+
+    fn call(
+        &self,
+        method: Method,
+        _: &str,
+        _: &str,
+        lease: Option<&Value>,
+    ) -> impl Future<Output = Result<Value, LeaseCallError>> + Send {
+        self.engine.lease_call(method, lease)
+    }
+}

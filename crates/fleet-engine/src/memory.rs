@@ -1,0 +1,121 @@
+//! An engine in memory, for tests with several gateways in one process. It can be switched off, as in an outage.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use fairgate_core::sync::{AtomicBool, Mutex, Ordering, lock};
+use fairgate_election::LeaseCallError;
+use fairgate_fleet::identity::KeyRevision;
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::engine::{EngineError, FleetEngine, FleetKey, StoreOutcome, StoredRecord};
+
+/// All keys of a fleet. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryEngine(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    keys: Mutex<Keys>,
+    is_down: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Keys {
+    revision: u64,
+    records: BTreeMap<FleetKey, StoredRecord>,
+    lease: Option<Value>,
+    hash_key: Option<[u8; 16]>,
+}
+
+impl MemoryEngine {
+    /// Whether it answers every call with an error from now on.
+    pub fn set_down(&self, is_down: bool) {
+        self.0.is_down.store(is_down, Ordering::Relaxed);
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Keys) -> T) -> Result<T, EngineError> {
+        if self.0.is_down.load(Ordering::Relaxed) {
+            return Err(EngineError::new("the engine is switched off"));
+        }
+        Ok(act(&mut lock(&self.0.keys)))
+    }
+}
+
+impl Keys {
+    fn next(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
+    }
+
+    fn call_lease(&mut self, method: &Method, lease: Option<&Value>) -> Result<Value, u16> {
+        let version = |lease: &Value| lease["metadata"]["resourceVersion"].clone();
+        let Some(new) = lease else {
+            return self.lease.clone().ok_or(404);
+        };
+        match &self.lease {
+            Some(_) if *method == Method::POST => return Err(409),
+            None if *method == Method::PUT => return Err(404),
+            Some(stored) if version(stored) != version(new) => return Err(409),
+            _ => {}
+        }
+        let mut new = new.clone();
+        new["metadata"]["resourceVersion"] = json!(self.next().to_string());
+        self.lease = Some(new.clone());
+        Ok(new)
+    }
+}
+
+impl FleetEngine for MemoryEngine {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    async fn read(&self, key: &FleetKey) -> Result<Option<StoredRecord>, EngineError> {
+        self.with(|keys| keys.records.get(key).cloned())
+    }
+
+    async fn read_reports(&self) -> Result<Vec<StoredRecord>, EngineError> {
+        self.with(|keys| {
+            let records = keys.records.iter();
+            let reports = records.filter(|(key, _)| matches!(key, FleetKey::Report(_)));
+            reports.map(|(_, record)| record.clone()).collect()
+        })
+    }
+
+    async fn write(
+        &self,
+        key: &FleetKey,
+        expected: KeyRevision,
+        value: Vec<u8>,
+    ) -> Result<StoreOutcome, EngineError> {
+        self.with(|keys| {
+            let known = keys.records.get(key);
+            if known.map_or(KeyRevision(0), |record| record.revision) != expected {
+                return StoreOutcome::Conflict;
+            }
+            let revision = KeyRevision(keys.next());
+            let record = StoredRecord { value, revision };
+            keys.records.insert(key.clone(), record);
+            StoreOutcome::Stored(revision)
+        })
+    }
+
+    async fn lease_call(
+        &self,
+        method: Method,
+        lease: Option<&Value>,
+    ) -> Result<Value, LeaseCallError> {
+        let called = self.with(|keys| keys.call_lease(&method, lease));
+        let error = |code, why: String| LeaseCallError { code, why };
+        match called {
+            Ok(Ok(lease)) => Ok(lease),
+            Ok(Err(code)) => Err(error(Some(code), format!("status {code}"))),
+            Err(refused) => Err(error(None, refused.why)),
+        }
+    }
+
+    async fn hash_key(&self, proposal: [u8; 16]) -> Result<[u8; 16], EngineError> {
+        self.with(|keys| *keys.hash_key.get_or_insert(proposal))
+    }
+}

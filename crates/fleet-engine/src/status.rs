@@ -1,0 +1,70 @@
+//! What operators see of a gateway's part in its fleet: read by metrics, dumps and health checks.
+
+use fairgate_core::{
+    apf::Seats,
+    sync::{Mutex, lock},
+    time::Time,
+};
+use fairgate_fleet::{gateway::GatewayState, records::SeatLedger};
+
+/// The state of a member of a fleet, as its task last saw it.
+#[derive(Debug, Default)]
+pub struct FleetStatus(Mutex<FleetView>);
+
+/// One look at the state.
+#[derive(Clone, Debug, Default)]
+pub struct FleetView {
+    /// Where this gateway stands; `None` before it has begun.
+    pub state: Option<GatewayState>,
+    /// The seats that it may use.
+    pub seats: Seats,
+    /// The seats that it holds: within limits, or still in use beyond them.
+    pub held: Seats,
+    /// Until when its grant holds; [`Time::ZERO`] if it has none.
+    pub lease_end: Time,
+    /// The last ledger that it read.
+    pub ledger: SeatLedger,
+    /// When it read a ledger for the last time, of whatever epoch.
+    pub ledger_read: Option<Time>,
+    /// When it first saw this ledger.
+    pub ledger_since: Option<Time>,
+    /// Whether this gateway divides the seats.
+    pub coordinates: bool,
+    /// The seats of all servers.
+    pub limit: Seats,
+    /// Why the engine cannot be used at present, or what it holds.
+    pub problem: Option<String>,
+    /// Calls of the engine that failed.
+    pub failed_calls: u64,
+    /// Ledgers that this gateway has written.
+    pub ledgers_written: u64,
+    /// Reports that this gateway has stored.
+    pub reports_stored: u64,
+}
+
+impl FleetStatus {
+    /// The present state.
+    pub fn view(&self) -> FleetView {
+        lock(&self.0).clone()
+    }
+
+    /// Reads a part of it.
+    pub fn with<T>(&self, read: impl FnOnce(&FleetView) -> T) -> T {
+        read(&lock(&self.0))
+    }
+
+    pub(crate) fn update(&self, change: impl FnOnce(&mut FleetView)) {
+        change(&mut lock(&self.0));
+    }
+}
+
+/// What a state is called in metrics, dumps and logs.
+pub const fn state_name(state: Option<GatewayState>) -> &'static str {
+    match state {
+        Some(GatewayState::Granted) => "granted",
+        Some(GatewayState::Isolated) => "isolated",
+        Some(GatewayState::Starting) | None => "starting",
+        Some(GatewayState::Leaving) => "leaving",
+        Some(GatewayState::Displaced) => "displaced",
+    }
+}

@@ -1,0 +1,353 @@
+//! Members on an engine in memory, in a runtime whose time is paused, and engines that must pass the conformance suite.
+
+use std::{sync::Arc, time::Duration};
+
+use fairgate_base::clock::Clock;
+use fairgate_core::{
+    apf::{Seats, borrowing::LevelLimits, dispatcher::SharedSeats},
+    sync::{Mutex, lock},
+    time::Time,
+};
+use fairgate_election::LeaseCallError;
+use fairgate_fleet::{
+    division::{FleetDivision, FleetLevel},
+    gateway::{GatewayState, Load},
+    identity::GatewayRun,
+    records::LevelLoad,
+    remote::Charge,
+    settings::{Reclaim, Settings},
+};
+use fairgate_testkit::leases::LeaseTable;
+use http::Method;
+use serde_json::Value;
+use tokio::{sync::oneshot, task::JoinHandle};
+
+use crate::{
+    conformance::check_engine,
+    kubernetes::{KubernetesEngine, ObjectApi},
+    member::{FleetMember, MemberSettings, SeatUser},
+    memory::MemoryEngine,
+    status::FleetStatus,
+};
+
+/// L.
+const LIMIT: Seats = 60;
+/// f.
+const FLOOR: Seats = 2;
+/// D, seconds.
+const DRAIN: u64 = 5;
+
+/// The objects of a server in the process.
+struct TableApi(LeaseTable);
+
+impl ObjectApi for TableApi {
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, LeaseCallError> {
+        let (code, object) = self.0.call(method.as_str(), path, body);
+        if code < 300 {
+            return Ok(object);
+        }
+        Err(LeaseCallError {
+            code: Some(code),
+            why: object["message"].to_string(),
+        })
+    }
+}
+
+fn on_leases() -> KubernetesEngine<TableApi> {
+    let api = TableApi(LeaseTable::default());
+    KubernetesEngine::new(api, "fairgate".to_owned(), "front".to_owned())
+}
+
+#[tokio::test]
+async fn the_engine_in_memory_conforms() {
+    check_engine(&MemoryEngine::default()).await;
+}
+
+#[tokio::test]
+async fn the_engine_on_leases_conforms() {
+    check_engine(&on_leases()).await;
+}
+
+#[tokio::test]
+async fn an_engine_that_is_away_answers_with_errors() {
+    let engine = MemoryEngine::default();
+    engine.set_down(true);
+    let read = crate::engine::FleetEngine::read_reports(&engine).await;
+    assert!(read.is_err());
+}
+
+/// Flow control of one gateway: it uses what it may and wants, as fast as requests end.
+struct Site {
+    clock: Clock,
+    wants: Mutex<Seats>,
+    seats: Mutex<Option<SharedSeats>>,
+    /// What executes, and until when the last of it does.
+    executing: Mutex<Seats>,
+}
+
+impl Site {
+    fn may_use(&self) -> Seats {
+        let now = self.clock.now();
+        let seats = lock(&self.seats);
+        seats.as_ref().map_or(0, |seats| {
+            if seats.lease.holds(now) {
+                seats.seats
+            } else {
+                seats.floor
+            }
+        })
+    }
+
+    /// All requests that executed end, and as many begin as may.
+    fn serve(&self) -> Seats {
+        let seats = self.may_use().min(*lock(&self.wants));
+        *lock(&self.executing) = seats;
+        seats
+    }
+}
+
+impl SeatUser for Site {
+    fn load(&self) -> Load {
+        let wants = *lock(&self.wants);
+        Load {
+            executing: *lock(&self.executing),
+            levels: vec![LevelLoad {
+                level: "all".to_owned(),
+                held: 0,
+                demand: wants,
+            }],
+            flows: Vec::new(),
+        }
+    }
+
+    fn use_seats(&self, _: Time, seats: SharedSeats) {
+        *lock(&self.seats) = Some(seats);
+        self.serve();
+    }
+
+    fn charge(&self, charges: Vec<Charge>) {
+        assert_eq!(charges, [], "no flow is reported");
+    }
+
+    fn division(&self) -> (FleetDivision, Seats) {
+        let limits = LevelLimits {
+            nominal: LIMIT,
+            min: LIMIT,
+            max: 2 * LIMIT,
+        };
+        let level = FleetLevel {
+            name: "all".to_owned(),
+            limits,
+            exempt: false,
+        };
+        let division = FleetDivision {
+            levels: vec![level],
+            tenant_weight: 5,
+            floor: FLOOR,
+        };
+        (division, LIMIT)
+    }
+}
+
+struct Member {
+    site: Arc<Site>,
+    status: Arc<FleetStatus>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+struct Fleet {
+    engine: MemoryEngine,
+    members: Vec<Member>,
+    runs: u64,
+}
+
+impl Fleet {
+    fn new(members: usize) -> Self {
+        let mut fleet = Self {
+            engine: MemoryEngine::default(),
+            members: Vec::new(),
+            runs: 0,
+        };
+        for number in 0..members {
+            fleet.start(&format!("gw-{number}"));
+        }
+        fleet
+    }
+
+    fn start(&mut self, name: &str) {
+        let drain = Duration::from_secs(DRAIN);
+        self.start_by(name, Settings::new(3, FLOOR, Reclaim::Strict { drain }));
+    }
+
+    /// Starts a gateway with these settings.
+    fn start_by(&mut self, name: &str, settings: Settings) {
+        let clock = Clock::runtime();
+        self.runs += 1;
+        let site = Arc::new(Site {
+            clock: clock.clone(),
+            wants: Mutex::new(LIMIT),
+            seats: Mutex::default(),
+            executing: Mutex::default(),
+        });
+        let status = Arc::new(FleetStatus::default());
+        let member = FleetMember::new(MemberSettings {
+            engine: Arc::new(self.engine.clone()),
+            seats: Arc::clone(&site),
+            settings,
+            identity: GatewayRun {
+                name: name.to_owned(),
+                incarnation: self.runs,
+            },
+            started: clock.now(),
+            clock,
+            seed: self.runs,
+            status: Arc::clone(&status),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(member.run(async {
+            let _ = stopped.await;
+        }));
+        self.members.push(Member {
+            site,
+            status,
+            stop: Some(stop),
+            task,
+        });
+    }
+
+    /// Lets time pass in steps of 50 ms; in each, all that may execute does. Returns what was used in the last step.
+    async fn pass(&self, seconds: u64) -> Vec<Seats> {
+        let mut used = Vec::new();
+        for _ in 0..seconds * 20 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            used = self
+                .members
+                .iter()
+                .map(|member| member.site.serve())
+                .collect();
+            let sum: Seats = used.iter().sum();
+            assert!(sum <= LIMIT, "{used:?}");
+        }
+        used
+    }
+
+    fn states(&self) -> Vec<Option<GatewayState>> {
+        let members = self.members.iter();
+        members.map(|member| member.status.view().state).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn gateways_that_ask_for_as_much_get_equal_parts_and_all_seats_are_used() {
+    let fleet = Fleet::new(3);
+    let used = fleet.pass(20).await;
+    assert_eq!(used, [20, 20, 20]);
+    assert_eq!(fleet.states(), [Some(GatewayState::Granted); 3]);
+    let coordinators = fleet.members.iter();
+    let coordinators = coordinators.filter(|member| member.status.view().coordinates);
+    assert_eq!(coordinators.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn seats_follow_demand_within_a_second() {
+    let fleet = Fleet::new(3);
+    fleet.pass(20).await;
+    for quiet in [0, 1] {
+        *lock(&fleet.members[quiet].site.wants) = 0;
+    }
+    let used = fleet.pass(1).await;
+    assert_eq!(used[..2], [0, 0]);
+    assert!(used[2] >= LIMIT - 2 * FLOOR - 2, "{used:?}");
+    *lock(&fleet.members[0].site.wants) = LIMIT;
+    let used = fleet.pass(1).await;
+    assert!(used[0] >= 25 && used[2] >= 25, "{used:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_leaves_gives_its_seats_back_at_once() {
+    let mut fleet = Fleet::new(3);
+    fleet.pass(20).await;
+    let mut gone = fleet.members.remove(0);
+    *lock(&gone.site.wants) = 0;
+    gone.site.serve();
+    gone.stop.take().unwrap().send(()).unwrap();
+    gone.task.await.unwrap();
+    assert_eq!(gone.site.may_use(), 0);
+    let used = fleet.pass(3).await;
+    assert!(used.iter().sum::<Seats>() >= LIMIT - FLOOR - 1, "{used:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_seats_of_a_gateway_that_died_come_back_after_its_silence_but_for_its_floor() {
+    for coordinates in [false, true] {
+        let mut fleet = Fleet::new(3);
+        fleet.pass(20).await;
+        let members = fleet.members.iter();
+        let coordinator = |member: &Member| member.status.view().coordinates == coordinates;
+        let number = members.clone().position(coordinator).unwrap();
+        let dead = fleet.members.remove(number);
+        dead.task.abort();
+        let used = fleet.pass(9).await;
+        assert_eq!(used, [20, 20], "its requests may still execute");
+        // A successor of the coordinator is elected within 19 s, and then waits for the silence from its own beginning.
+        let used = fleet.pass(if coordinates { 30 } else { 10 }).await;
+        let sum: Seats = used.iter().sum();
+        assert_eq!(sum, LIMIT - FLOOR, "{coordinates}: {used:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_engine_each_gateway_falls_back_to_its_floor_and_comes_back() {
+    let fleet = Fleet::new(3);
+    fleet.pass(20).await;
+    fleet.engine.set_down(true);
+    assert_eq!(
+        fleet.pass(7).await,
+        [20, 20, 20],
+        "a short outage costs nothing"
+    );
+    assert_eq!(fleet.pass(5).await, [FLOOR; 3]);
+    assert_eq!(fleet.states(), [Some(GatewayState::Isolated); 3]);
+    assert!(fleet.members[0].status.view().problem.is_some());
+    fleet.engine.set_down(false);
+    assert_eq!(fleet.pass(20).await, [20, 20, 20]);
+    assert_eq!(fleet.states(), [Some(GatewayState::Granted); 3]);
+    assert_eq!(fleet.members[0].status.view().problem, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_process_with_the_same_name_displaces_the_first() {
+    let mut fleet = Fleet::new(2);
+    fleet.pass(20).await;
+    fleet.start("gw-0");
+    fleet.pass(20).await;
+    assert_eq!(fleet.states()[0], Some(GatewayState::Displaced));
+    assert_eq!(fleet.members[0].site.may_use(), 0);
+    assert_eq!(fleet.states()[2], Some(GatewayState::Granted));
+}
+
+#[tokio::test(start_paused = true)]
+async fn gateways_that_go_by_other_terms_are_not_divided_among() {
+    let mut fleet = Fleet::new(2);
+    fleet.pass(20).await;
+    fleet.start_by("gw-2", Settings::new(4, FLOOR, Reclaim::Prompt));
+    let used = fleet.pass(20).await;
+    assert_eq!(
+        used,
+        [29, 29, FLOOR],
+        "grants stay, and it has its floor alone"
+    );
+    let coordinators = fleet.members.iter().map(|member| member.status.view());
+    let problem = coordinators.into_iter().find(|view| view.coordinates);
+    let problem = problem.unwrap().problem.unwrap();
+    assert!(
+        problem.contains("gateway gw-2 has other settings"),
+        "{problem}"
+    );
+}
