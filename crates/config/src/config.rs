@@ -13,6 +13,7 @@ use fairgate_disruption::EvictionMode;
 use crate::{
     admission::{AdmissionConfig, AdmissionSource},
     bearer_token::BearerTokenFile,
+    fleet::FleetConfig,
     pem::{Authorities, CertificateAndKey},
     secret::Secret,
     url::UpstreamUrl,
@@ -45,6 +46,8 @@ pub struct Config {
     pub state_directory: Option<PathBuf>,
     /// Priority and fairness.
     pub flow_control: FlowControlConfig,
+    /// Gateways that share one limit.
+    pub fleet: FleetConfig,
     /// Evictions of pods.
     pub eviction: EvictionConfig,
     /// Admission policies for forwarded requests.

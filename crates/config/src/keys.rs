@@ -228,6 +228,34 @@ keys! {
     /// How often the limits of the levels are adjusted to their demand. "" means 10s with Compatible and
     /// 100ms with Improved, which also adjusts them when a request has to wait or is rejected.
     "flowControl.borrowingPeriod": "" in "100ms" to "1h", reload;
+    /// Several gateways that share flowControl.totalSeats, so that together they never use more, and a user who sends to all of them
+    /// gets one share: see docs/fleet.md. All gateways must have the same values, except gateway.
+    "fleet";
+    /// Where the gateways keep what they tell each other. none: this gateway has all seats for itself. kubernetes: Lease objects of
+    /// the upstream, read and written once a second. Whoever may write them controls the limits of all gateways.
+    "fleet.engine": "none";
+    /// The name of the fleet; the names of its objects begin with it. Each fleet in a namespace needs a name of its own.
+    "fleet.name": "fairgate";
+    /// The name of this gateway; "" is the name of the host, which in a StatefulSet is that of the pod. No two gateways that run at
+    /// the same time may have the same name, and a gateway keeps its name when it is restarted.
+    "fleet.gateway": "";
+    /// The names of all gateways; with [], gateways may have any names, up to maxGateways different ones.
+    "fleet.members": "[]";
+    /// The most gateways, by name, if members is not set.
+    "fleet.maxGateways": "3" in "1" to "100";
+    /// The seats that each gateway keeps when it is cut off from the others. So many times maxGateways cannot follow demand. With
+    /// fewer than there are priority levels, levels take turns while a gateway is cut off.
+    "fleet.isolatedSeats": "1" in "1" to "100000";
+    /// When the seats of a gateway that is no longer heard from are given to others. strict: after requestLimit, when no
+    /// server can still work on its requests. prompt: as soon as it has certainly stopped sending requests, after 11 s; for
+    /// requestLimit, the servers may then have more to do than flowControl.totalSeats.
+    "fleet.reclaim": "strict";
+    /// The longest time for which a server goes on with a request after its gateway is gone: the request limit of the
+    /// servers (--request-timeout of kube-apiserver). At least timeouts.request.
+    "fleet.requestLimit": "60s" in "1ms" to "24h";
+    /// kubernetes only: the namespace of the objects, best one that contains nothing else.
+    "fleet.kubernetes";
+    "fleet.kubernetes.namespace": "fairgate";
     /// Evictions of pods (POST to the subresource eviction), which PodDisruptionBudgets may refuse.
     "eviction";
     /// relay: the upstream decides. precheck: the upstream decides, but what it would certainly refuse is

@@ -17,6 +17,7 @@ mod changes;
 mod config;
 mod error;
 mod file_version;
+mod fleet;
 mod invalid_value;
 mod keys;
 mod pem;
@@ -44,6 +45,7 @@ pub use config::{
 pub use error::ConfigError;
 pub use fairgate_disruption::EvictionMode;
 pub use file_version::{FileDigest, FileVersion, file_digest};
+pub use fleet::{FleetConfig, FleetEngineConfig, FleetReclaim};
 pub use keys::{ConfigKey, KEYS};
 pub use pem::{Authorities, CertificateAndKey};
 pub use read::ConfigReading;

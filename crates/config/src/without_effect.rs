@@ -50,6 +50,13 @@ const CONDITIONAL: &[ConditionalKeys] = &[
         remedy: "set mode to standalone or overlay",
     },
     ConditionalKeys {
+        keys: &["fleet."],
+        decided_by: &["fleet.engine"],
+        have_effect: |config| config.fleet.engine.is_some(),
+        why: "fleet.engine is none: this gateway has all seats for itself",
+        remedy: "set fleet.engine to kubernetes",
+    },
+    ConditionalKeys {
         keys: &["store.local."],
         decided_by: &["store.type"],
         have_effect: |config| matches!(config.store, StoreConfig::Local { .. }),

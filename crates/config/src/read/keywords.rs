@@ -6,6 +6,7 @@ use crate::{
         DisruptionControllerMode, EnforcementConfig, GatewayMode, LogFormat, LogLevel,
         ProtocolConfig,
     },
+    fleet::{FleetEngineConfig, FleetReclaim},
     values::Keyword,
 };
 use fairgate_admission::{AdmissionMode, Fidelity};
@@ -31,6 +32,18 @@ impl Keyword for EvictionMode {
 
 impl Keyword for DisruptionControllerMode {
     const WORDS: &'static [(&'static str, Self)] = &[("off", Self::Off), ("on", Self::On)];
+}
+
+impl Keyword for Option<FleetEngineConfig> {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("none", None),
+        ("kubernetes", Some(FleetEngineConfig::Kubernetes)),
+    ];
+}
+
+impl Keyword for FleetReclaim {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("strict", Self::Strict), ("prompt", Self::Prompt)];
 }
 
 impl Keyword for Option<AdmissionMode> {

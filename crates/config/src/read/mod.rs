@@ -4,6 +4,7 @@
 
 mod admission;
 mod authentication;
+mod fleet;
 mod flow_control;
 mod headers;
 mod keywords;
@@ -106,6 +107,7 @@ impl Config {
             config.flow_control.total_seats = seats;
         }
         admission::validate(&mut reader, &config);
+        crate::fleet::validate(&mut reader, &config);
         config.effective = std::mem::take(&mut reader.effective);
         without_effect::report(&mut reader, &config, &defaults_like(&config));
         ConfigReading {
@@ -198,6 +200,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         }),
         upstream,
         flow_control: root.section("flowControl", flow_control::flow_control),
+        fleet: root.section("fleet", fleet::fleet),
         eviction: root.section("eviction", |eviction| EvictionConfig {
             mode: eviction.get("mode"),
             controller: eviction.get("controller"),

@@ -1,5 +1,6 @@
 //! Reads configurations from text and files; every error in them is reported with its remedy.
 
+mod fleet;
 mod generated;
 mod messages;
 mod sample;
