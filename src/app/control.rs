@@ -12,6 +12,7 @@ use super::{
     ServeError,
     admission::{AdmissionPolicies, type_checks},
     evictions::disruption::Disruption,
+    fleet::Fleet,
     hosted_api::HostedApi,
     object_counts,
     policies::{Applier, ConfiguredSource, Policies, follow},
@@ -45,6 +46,7 @@ pub(super) struct ControlTasks {
     pub(super) hosting: Option<HostedApi>,
     pub(super) admission: Option<AdmissionPolicies>,
     pub(super) disruption: Option<Disruption>,
+    pub(super) fleet: Option<Fleet>,
     pub(super) renewals: Renewals,
     pub(super) clock: Clock,
     pub(super) clients: UpstreamClients,
@@ -107,6 +109,9 @@ impl ControlTasks {
         }
         if let Some(disruption) = self.disruption {
             disruption.start(&self.telemetry, gateway);
+        }
+        if let Some(fleet) = self.fleet {
+            fleet.start(&self.telemetry, gateway, applier.clone());
         }
         let nudge = self
             .policies
@@ -171,6 +176,9 @@ impl ControlTasks {
         }
         if let Some(disruption) = &self.disruption {
             checks = disruption.add_health_check(checks);
+        }
+        if let Some(fleet) = &self.fleet {
+            checks = fleet.add_health_check(checks);
         }
         if let Some(admission) = &self.admission {
             checks = admission.add_health_check(checks);

@@ -13,6 +13,7 @@ mod control;
 pub(crate) mod data_directory;
 mod event_metrics;
 mod evictions;
+mod fleet;
 mod hosted_api;
 mod hosting;
 mod object_counts;
@@ -65,6 +66,7 @@ use fairgate_proxy::{
 };
 use fairgate_store::{Store, StoreError};
 use fairgate_upstream::{endpoint::Endpoint, servers::UpstreamServers};
+use fleet::Fleet;
 use hosted_api::HostedApi;
 use policies::{ObjectsFrom, Policies};
 use renewals::{Renewals, ServingCertificates};
@@ -178,6 +180,7 @@ where
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
     let (policies, policy) = runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, policy, &clock);
+    let fleet = Fleet::new(&config, &clients, &flow_control, &clock)?;
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics, state) = (hosting.as_ref(), telemetry.metrics(), &policies.state);
@@ -203,6 +206,7 @@ where
     let renewals = Renewals::new(&config, shown, upstream.tls, credential, &telemetry, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let control = ControlTasks {
+        fleet,
         disruption: Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor),
         config,
         path,

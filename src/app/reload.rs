@@ -138,7 +138,10 @@ impl Reload {
             policy.total_seats = *servers.total_seats().borrow();
         }
         let (applied, findings) = self.applier.apply(|compiling| {
+            // That of a fleet is not the one that this gateway started with.
+            let hash_key = compiling.settings.hash_key;
             compiling.settings = policy;
+            compiling.settings.hash_key = hash_key;
             if moved {
                 compiling.documents = documents;
                 compiling.source = policy_report::source_in_words(&new);

@@ -14,6 +14,7 @@ use super::{
     store_file, table,
 };
 use fairgate_base::clock::Clock;
+use fairgate_config::Config;
 use fairgate_core::{
     apf::{
         Seats,
@@ -207,6 +208,17 @@ pub(super) fn run(
     })
 }
 
+/// How a fleet divides the seats.
+fn fleet_sums(config: &Config) -> Option<String> {
+    let (fleet, total) = (&config.fleet, config.flow_control.total_seats);
+    fleet.engine?;
+    let follow = u64::from(total).saturating_sub(fleet.reserved());
+    Some(format!(
+        "fleet: {} gateways × {} seats are kept for gateways that are cut off; the other {follow} of {total} seats follow demand",
+        fleet.max_gateways, fleet.isolated_seats,
+    ))
+}
+
 impl CheckReport {
     /// Checks all that `args` name. `loaded` is what they name as policy.
     fn of(loaded: LoadedPolicy, args: &CheckArgs, input: &mut dyn Read) -> Self {
@@ -246,6 +258,7 @@ impl CheckReport {
             report.hints.push(NO_STATE.to_owned());
         }
         report.hints.extend(store_file::problem(&loaded.config));
+        report.hints.extend(fleet_sums(&loaded.config));
         let not_checked = loaded.not_read.as_ref().map(|why| {
             let NotRead {
                 from,

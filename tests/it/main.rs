@@ -27,6 +27,7 @@ mod eviction;
 mod examples;
 mod failures;
 mod fairness;
+mod fleet;
 mod following;
 mod forwarding;
 mod framing;

@@ -136,6 +136,36 @@ impl Calls {
     }
 }
 
+/// Requests to the upstream with the gateway's own credentials, for other parts of the gateway that keep objects there.
+#[derive(Debug)]
+pub struct UpstreamCalls(Calls);
+
+impl UpstreamCalls {
+    /// Calls with this client.
+    pub fn new(client: ApiClient, clock: Clock) -> Self {
+        Self(Calls::new(client, clock))
+    }
+
+    /// Sends a request with a body of JSON, if there is one, and returns the object of a successful response. It ends after 30 s at
+    /// the latest.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseCallError`] for an error response, or without one.
+    pub async fn json(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, LeaseCallError> {
+        let called = self.0.call(method, path, JSON, body).await;
+        called.map_err(|error| LeaseCallError {
+            code: error.code(),
+            why: error.to_string(),
+        })
+    }
+}
+
 impl LeaseApi for Calls {
     fn date(&self) -> Timestamp {
         self.date()

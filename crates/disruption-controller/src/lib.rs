@@ -44,6 +44,7 @@ mod status;
 mod watches;
 
 pub use budget_feed::{BudgetEvent, BudgetEvents, BudgetFeed, StatusWriteFuture};
+pub use calls::UpstreamCalls;
 pub use recorder::{EventRecorder, Occurrence};
 pub use runner::{DisruptionRunner, RunnerSettings};
 pub use status::ControllerStatus;

@@ -422,6 +422,11 @@ impl Applier {
         let _ = provided.set(Box::new(report));
     }
 
+    /// The key with which flows are hashed.
+    pub(super) fn hash_key(&self) -> [u8; 16] {
+        lock(&self.compiling).settings.hash_key
+    }
+
     /// Whether sets are kept for the next start.
     pub(super) fn keeps(&self) -> bool {
         self.keeper.is_some()

@@ -33,6 +33,11 @@ pub enum SettingsError {
     /// Configured header names are invalid.
     #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     HeaderNames(Vec<HeaderNameError>),
+    /// The name of this gateway is none that the fleet admits.
+    #[error(
+        "fleet.gateway: the name of this host, {0:?}, is not one of fleet.members; set fleet.gateway, or list the name"
+    )]
+    FleetMember(String),
     /// The system has no random numbers.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),

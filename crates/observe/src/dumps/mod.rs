@@ -1,6 +1,6 @@
 //! The debug dumps: three with the columns of kube-apiserver's, and those that it does not have: of tenants
-//! ([`crate::dumps::tenant_dump`]), of users ([`crate::counting::user_metrics`]), of watches ([`crate::counting::watch_counts`]), of the policy in force, and of
-//! evictions that wait ([`ProvidedDumps`]).
+//! ([`crate::dumps::tenant_dump`]), of users ([`crate::counting::user_metrics`]), of watches ([`crate::counting::watch_counts`]), of the policy in force, of
+//! evictions that wait, and of the fleet ([`ProvidedDumps`]).
 //!
 //! Priority levels are copied one after the other, each under its lock; the text is made afterwards. Levels
 //! are in order of name, queues by index, waiting requests by position, executing ones by arrival.
@@ -71,6 +71,8 @@ pub(crate) enum Dump {
     WaitingEvictions,
     /// One row for each server behind the gateway, where there are several. Not one of kube-apiserver's.
     Servers,
+    /// The fleet as this gateway sees it, in JSON. Not one of kube-apiserver's.
+    Fleet,
 }
 
 /// What dumps are made of.
@@ -97,6 +99,8 @@ pub struct ProvidedDumps {
     pub policy: OnceLock<MakeDump>,
     /// That of evictions that wait: a table.
     pub waiting_evictions: OnceLock<MakeDump>,
+    /// That of the fleet: JSON.
+    pub fleet: OnceLock<MakeDump>,
 }
 
 impl fmt::Debug for ProvidedDumps {
@@ -121,6 +125,7 @@ impl Dump {
             b"dump_policy" => Some(Self::Policy),
             b"dump_waiting_evictions" => Some(Self::WaitingEvictions),
             b"dump_servers" => Some(Self::Servers),
+            b"dump_fleet" => Some(Self::Fleet),
             _ => None,
         }
     }
@@ -128,7 +133,7 @@ impl Dump {
     /// The media type of its text.
     pub(crate) fn content_type(self) -> &'static str {
         match self {
-            Self::Policy => "application/json",
+            Self::Policy | Self::Fleet => "application/json",
             _ => "text/plain; charset=utf-8",
         }
     }
@@ -155,6 +160,7 @@ impl Dump {
                 .map_or_else(String::new, |servers| {
                     server_metrics::table(servers, clock.now())
                 }),
+            Self::Fleet => make_provided(&sources.provided, |all| &all.fleet).await,
             Self::PriorityLevels => priority_levels(flow_control, clock.now()),
             Self::Queues => queues(flow_control),
             Self::Tenants => tenant_dump::make(flow_control).await,

@@ -32,7 +32,8 @@ const INDEX: &str = "fairgate\n\n\
     /debug/api_priority_and_fairness/dump_watches\n\
     /debug/api_priority_and_fairness/dump_policy\n\
     /debug/api_priority_and_fairness/dump_waiting_evictions\n\
-    /debug/api_priority_and_fairness/dump_servers\n";
+    /debug/api_priority_and_fairness/dump_servers\n\
+    /debug/api_priority_and_fairness/dump_fleet\n";
 
 /// The endpoints for operators.
 #[derive(Debug)]

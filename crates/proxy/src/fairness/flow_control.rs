@@ -27,7 +27,7 @@ use fairgate_call::Spool;
 use fairgate_core::{
     apf::{
         counts::Counts,
-        dispatcher::{Dispatcher, LimitChange},
+        dispatcher::{Dispatcher, LimitChange, SharedSeats},
         level::Decisions,
         policy::{Policy, Schema},
         watchers::Watchers,
@@ -160,6 +160,13 @@ impl FlowControl {
         let changes = self.dispatcher.rebalance(now, &mut out);
         self.deliver(out);
         changes
+    }
+
+    /// From now on this gateway has only these seats, of those that several gateways share.
+    pub fn share_seats(&self, now: Time, seats: SharedSeats) {
+        let mut out = Decisions::default();
+        self.dispatcher.share_seats(now, seats, &mut out);
+        self.deliver(out);
     }
 
     /// How often seats are lent and borrowed.

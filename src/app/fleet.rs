@@ -1,0 +1,429 @@
+//! A gateway in a fleet: what connects flow control, the upstream's leases and the task of `fairgate-fleet-engine`.
+//!
+//! Not here: the protocol (`fairgate-fleet`), and how limits keep within a grant (`fairgate-core`'s dispatcher).
+
+use std::{cmp::Reverse, collections::BTreeMap, env, fs, sync::Arc, time::Duration};
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{
+    policies::Applier,
+    runtimes::Gateway,
+    settings::{self, UpstreamClients, settings_error::SettingsError},
+};
+use fairgate_base::{clock::Clock, tasks};
+use fairgate_config::{Config, FleetConfig, FleetEngineConfig, FleetReclaim};
+use fairgate_core::{
+    apf::{
+        Seats,
+        borrowing::LevelLimits,
+        dispatcher::SharedSeats,
+        policy::{LevelKind, Policy},
+        queueset::FlowUse,
+        seat_lease::SeatLease,
+    },
+    sync::{Mutex, lock},
+    time::Time,
+};
+use fairgate_disruption_controller::UpstreamCalls;
+use fairgate_election::LeaseCallError;
+use fairgate_fleet::{
+    division::{FleetDivision, FleetLevel},
+    gateway::Load,
+    identity::GatewayRun,
+    records::{FlowLoad, LevelLoad},
+    remote::Charge,
+    settings::{Reclaim, Settings},
+};
+use fairgate_fleet_engine::{
+    engine::FleetEngine as _,
+    kubernetes::{KubernetesEngine, ObjectApi},
+    member::{FleetMember, MemberSettings, SeatUser},
+    status::{FleetStatus, state_name},
+};
+use fairgate_observe::{HealthChecks, Telemetry, catalogue};
+use fairgate_proxy::{fairness::FlowControl, serve::DrainPhase};
+
+/// How often gateways report and the ledger is written at most, with leases: they cost the API server a write each.
+const LEASE_INTERVAL: Duration = Duration::from_secs(1);
+/// The flows of a report.
+const MOST_FLOWS: usize = 64;
+/// The flows of a level that are looked at for a report, under the lock of the level.
+const MOST_EXAMINED: usize = 4096;
+/// The pause between two attempts to get the fleet's hash key.
+const KEY_RETRY: Duration = Duration::from_secs(2);
+/// A ledger that is not read for so long is stale: a third of what a grant outlives.
+const STALE: Duration = Duration::from_secs(4);
+
+/// A gateway's place in its fleet.
+pub(super) struct Fleet {
+    config: FleetConfig,
+    gateway: String,
+    /// Whether the configuration has the hash key.
+    has_hash_key: bool,
+    started: Time,
+    clock: Clock,
+    status: Arc<FleetStatus>,
+    engine: Arc<KubernetesEngine<UpstreamObjects>>,
+}
+
+impl Fleet {
+    /// The fleet of the configuration, if there is one. From now on flow control has no seat until the fleet gives it some.
+    pub(super) fn new(
+        config: &Config,
+        clients: &UpstreamClients,
+        flow_control: &FlowControl,
+        clock: &Clock,
+    ) -> Result<Option<Self>, SettingsError> {
+        let fleet = &config.fleet;
+        let Some(FleetEngineConfig::Kubernetes) = fleet.engine else {
+            return Ok(None);
+        };
+        let gateway = fleet.gateway.clone().unwrap_or_else(host_name);
+        if !fleet.admits(&gateway) || gateway.is_empty() {
+            return Err(SettingsError::FleetMember(gateway));
+        }
+        let calls = UpstreamCalls::new(clients.reviews.clone(), clock.clone());
+        let (namespace, name) = (fleet.namespace.clone(), fleet.name.clone());
+        let now = clock.now();
+        flow_control.share_seats(now, no_seats());
+        Ok(Some(Self {
+            config: fleet.clone(),
+            gateway,
+            has_hash_key: config.flow_control.hash_key.is_some(),
+            started: now,
+            clock: clock.clone(),
+            status: Arc::default(),
+            engine: Arc::new(KubernetesEngine::new(
+                UpstreamObjects(calls),
+                namespace,
+                name,
+            )),
+        }))
+    }
+
+    /// Adds the place in the fleet to the health checks: a gateway without any seat is not ready, and one that is cut off says so.
+    pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
+        let (status, noted) = (Arc::clone(&self.status), Arc::clone(&self.status));
+        let checks = checks.ready("fleet-seats", move || {
+            status.with(|view| {
+                if view.seats > 0 {
+                    return Ok(());
+                }
+                let state = state_name(view.state);
+                Err(format!(
+                    "this gateway has no seats of its fleet yet ({state})"
+                ))
+            })
+        });
+        checks.note("fleet", move || noted.with(|view| view.problem.clone()))
+    }
+
+    /// Registers metrics and the dump, and starts the member. It runs until all connections are closed; then it says that its
+    /// seats are free.
+    pub(super) fn start(self, telemetry: &Telemetry, gateway: &mut Gateway, applier: Applier) {
+        self.register_metrics(telemetry);
+        self.provide_dump(telemetry);
+        let control = gateway.control();
+        if !self.has_hash_key {
+            let follow = follow_hash_key(Arc::clone(&self.engine), applier.clone());
+            tasks::spawn(&control, follow);
+        }
+        let mut phases = gateway.drain().subscribe();
+        let ends = async move {
+            let over = |phase: &DrainPhase| matches!(phase, DrainPhase::Ended | DrainPhase::Over);
+            let _ = phases.wait_for(over).await;
+        };
+        let identity = GatewayRun {
+            name: self.gateway.clone(),
+            incarnation: settings::random().max(1),
+        };
+        tracing::info!(
+            fleet = self.config.name,
+            gateway = self.gateway,
+            gateways = self.config.max_gateways,
+            isolated_seats = self.config.isolated_seats,
+            "this gateway is a member of a fleet"
+        );
+        let member = FleetMember::new(MemberSettings {
+            seats: Arc::new(FleetSeats {
+                applier,
+                floor: self.config.isolated_seats,
+                clock: self.clock.clone(),
+                received: Mutex::default(),
+            }),
+            settings: protocol_settings(&self.config),
+            identity,
+            started: self.started,
+            clock: self.clock,
+            seed: settings::random(),
+            status: self.status,
+            engine: self.engine,
+        });
+        let running = tasks::spawn(&control, member.run(ends));
+        gateway.wait_for(running);
+    }
+
+    fn register_metrics(&self, telemetry: &Telemetry) {
+        let metrics = telemetry.metrics();
+        let observe = |metric, read: fn(&FleetStatus, Time) -> f64| {
+            let (status, clock) = (Arc::clone(&self.status), self.clock.clone());
+            metrics.observe_gauge(metric, move || read(&status, clock.now()));
+        };
+        observe(&catalogue::FLEET_SEATS, |status, _| {
+            status.with(|view| f64::from(view.seats))
+        });
+        observe(&catalogue::FLEET_HELD_SEATS, |status, _| {
+            status.with(|view| f64::from(view.held))
+        });
+        observe(&catalogue::FLEET_ISOLATED, |status, _| {
+            let is_isolated = |name| matches!(name, "isolated" | "displaced");
+            status.with(|view| f64::from(u8::from(is_isolated(state_name(view.state)))))
+        });
+        observe(&catalogue::FLEET_COORDINATOR, |status, _| {
+            status.with(|view| f64::from(u8::from(view.coordinates)))
+        });
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        observe(&catalogue::FLEET_EPOCH, |status, _| {
+            status.with(|view| view.ledger.epoch.0 as f64)
+        });
+        observe(&catalogue::FLEET_LEDGER_AGE, |status, now| {
+            status.with(|view| age(view.ledger_read, now).as_secs_f64())
+        });
+        let counters: [(_, fn(&FleetStatus) -> u64); 3] = [
+            (&catalogue::FLEET_REPORTS, |status| {
+                status.with(|view| view.reports_stored)
+            }),
+            (&catalogue::FLEET_LEDGERS, |status| {
+                status.with(|view| view.ledgers_written)
+            }),
+            (&catalogue::FLEET_FAILED_CALLS, |status| {
+                status.with(|view| view.failed_calls)
+            }),
+        ];
+        for (metric, read) in counters {
+            let status = Arc::clone(&self.status);
+            metrics.observe_counter(metric, move || read(&status));
+        }
+    }
+
+    fn provide_dump(&self, telemetry: &Telemetry) {
+        let (status, clock) = (Arc::clone(&self.status), self.clock.clone());
+        let (name, gateway) = (self.config.name.clone(), self.gateway.clone());
+        let make = move || dump(&name, &gateway, &status, clock.now());
+        // Called once.
+        let _ = telemetry.provided_dumps().fleet.set(Box::new(make));
+    }
+}
+
+/// The state of the fleet as this gateway sees it, as JSON.
+fn dump(fleet: &str, gateway: &str, status: &FleetStatus, now: Time) -> String {
+    let view = status.view();
+    let millis = |since: Option<Time>| since.map(|since| now.since(since).as_millis());
+    let gateways = view.ledger.entries.iter().map(|entry| {
+        json!({
+            "name": entry.gateway.name,
+            "standing": entry.standing,
+            "grant": entry.grant,
+            "reserved": entry.reserved(),
+            "reported": entry.reported,
+        })
+    });
+    json!({
+        "fleet": fleet,
+        "gateway": gateway,
+        "state": state_name(view.state),
+        "seats": view.seats,
+        "held": view.held,
+        "grantEndsInMilliseconds": view.lease_end.since(now).as_millis(),
+        "coordinator": view.coordinates,
+        "totalSeats": view.limit,
+        "epoch": view.ledger.epoch,
+        "fence": view.ledger.fence,
+        "ledgerReadMillisecondsAgo": millis(view.ledger_read),
+        "ledgerSeenMillisecondsAgo": millis(view.ledger_since),
+        "isStale": age(view.ledger_read, now) > STALE,
+        "problem": view.problem,
+        "gateways": gateways.collect::<Vec<_>>(),
+    })
+    .to_string()
+}
+
+fn age(since: Option<Time>, now: Time) -> Duration {
+    since.map_or(Duration::ZERO, |since| now.since(since))
+}
+
+/// What flow control has before the fleet gives it seats.
+fn no_seats() -> SharedSeats {
+    SharedSeats {
+        seats: 0,
+        floor: 0,
+        lease: Arc::new(SeatLease::new(Time::NEVER)),
+    }
+}
+
+/// The name of the host; empty if the system does not tell it.
+fn host_name() -> String {
+    let variable = env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let file = || fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = variable.or_else(file).unwrap_or_default();
+    name.trim().to_ascii_lowercase()
+}
+
+fn protocol_settings(config: &FleetConfig) -> Settings {
+    let reclaim = match config.reclaim {
+        FleetReclaim::Strict => Reclaim::Strict {
+            drain: config.request_limit,
+        },
+        FleetReclaim::Prompt => Reclaim::Prompt,
+    };
+    let mut settings = Settings::new(config.max_gateways, config.isolated_seats, reclaim);
+    settings.report_interval = LEASE_INTERVAL;
+    settings.ledger_interval = LEASE_INTERVAL;
+    settings
+}
+
+/// Flow control, as the fleet uses it.
+struct FleetSeats {
+    applier: Applier,
+    floor: Seats,
+    clock: Clock,
+    received: Mutex<ReceivedWork>,
+}
+
+/// What each flow received here, by level and flow.
+#[derive(Default)]
+struct ReceivedWork {
+    sampled: Option<Time>,
+    by_flow: BTreeMap<(Arc<str>, u64), u64>,
+}
+
+impl ReceivedWork {
+    /// Adds what flows hold now for the time since the last sample, and sets their work. Flows that are not active are forgotten: when
+    /// they come back, their work counts from 0, as that of a gateway that was restarted.
+    fn add(&mut self, now: Time, flows: &mut [(Arc<str>, FlowUse, u64)]) {
+        let elapsed = now.since(self.sampled.replace(now).unwrap_or(now));
+        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let mut before = std::mem::take(&mut self.by_flow);
+        for (level, used, work) in flows {
+            let key = (Arc::clone(level), used.flow);
+            let received = millis.saturating_mul(used.in_use.into());
+            *work = before.remove(&key).unwrap_or(0).saturating_add(received);
+            self.by_flow.insert(key, *work);
+        }
+    }
+}
+
+impl SeatUser for FleetSeats {
+    fn load(&self) -> Load {
+        let dispatcher = self.applier.flow_control().dispatcher();
+        let uses = dispatcher.level_uses();
+        let mut flows = Vec::new();
+        for (name, level) in dispatcher.levels() {
+            let uses: Vec<_> = level.inspect(|set| set.flow_uses(MOST_EXAMINED).collect());
+            flows.extend(uses.into_iter().map(|used| (Arc::clone(&name), used, 0)));
+        }
+        flows.sort_by_key(|(_, used, _)| (Reverse(used.demand), used.flow));
+        flows.truncate(MOST_FLOWS);
+        lock(&self.received).add(self.clock.now(), &mut flows);
+        let flows = flows.into_iter().map(|(level, used, work)| FlowLoad {
+            level: level.to_string(),
+            flow: used.flow,
+            tenant: used.tenant,
+            demand: used.demand,
+            work,
+        });
+        Load {
+            executing: uses.iter().map(|level| level.held()).sum(),
+            levels: uses
+                .iter()
+                .map(|level| LevelLoad {
+                    level: level.level.to_string(),
+                    held: level.held(),
+                    demand: Seats::try_from(level.demand).unwrap_or(Seats::MAX),
+                })
+                .collect(),
+            flows: flows.collect(),
+        }
+    }
+
+    fn use_seats(&self, now: Time, seats: SharedSeats) {
+        self.applier.flow_control().share_seats(now, seats);
+    }
+
+    fn charge(&self, charges: Vec<Charge>) {
+        let levels = self.applier.flow_control().dispatcher().levels();
+        for (name, level) in levels {
+            let of_level = charges.iter().filter(|charge| *charge.level == *name);
+            level.charge_elsewhere(of_level.map(|charge| (charge.flow, charge.work)));
+        }
+    }
+
+    fn division(&self) -> (FleetDivision, Seats) {
+        let view = self.applier.flow_control().dispatcher().view();
+        let policy = view.policy();
+        let division = FleetDivision {
+            levels: levels(policy),
+            tenant_weight: policy.settings().tenant_weight,
+            floor: self.floor,
+        };
+        (division, policy.settings().total_seats)
+    }
+}
+
+fn levels(policy: &Policy) -> Vec<FleetLevel> {
+    let share_sum = LevelLimits::share_sum(policy.levels());
+    let total = policy.settings().total_seats;
+    let level = |spec| FleetLevel {
+        limits: LevelLimits::of(spec, total, share_sum),
+        name: spec.name.to_string(),
+        exempt: spec.kind == LevelKind::Exempt,
+    };
+    policy.levels().iter().map(level).collect()
+}
+
+/// Gets the fleet's hash key, and uses it from then on: until then, flows are told apart by another key.
+async fn follow_hash_key(engine: Arc<KubernetesEngine<UpstreamObjects>>, applier: Applier) {
+    let own = applier.hash_key();
+    let mut failure = String::new();
+    loop {
+        match engine.hash_key(own).await {
+            Ok(key) if key == own => return,
+            Ok(key) => {
+                let applied = tokio::task::spawn_blocking(move || {
+                    applier.apply(|compiling| compiling.settings.hash_key = key)
+                });
+                if applied.await.is_ok_and(|(applied, _)| applied) {
+                    tracing::info!("fleet: flows are hashed with the key of the fleet");
+                } else {
+                    tracing::error!(
+                        "fleet: the policy could not be compiled with the fleet's hash key"
+                    );
+                }
+                return;
+            }
+            Err(error) => {
+                if failure != error.why {
+                    tracing::warn!(why = %error, "fleet: the hash key cannot be read; trying again");
+                    failure = error.why;
+                }
+                tokio::time::sleep(KEY_RETRY).await;
+            }
+        }
+    }
+}
+
+/// The upstream's objects.
+struct UpstreamObjects(UpstreamCalls);
+
+impl ObjectApi for UpstreamObjects {
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, LeaseCallError> {
+        self.0.json(method, path, body).await
+    }
+}

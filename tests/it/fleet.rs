@@ -1,0 +1,404 @@
+//! Three gateways that share one limit, over real sockets. Their leases are in a stand-in for an API server that also counts
+//! what executes, goes on with requests whose gateway is gone, and is the judge.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fairgate::{app, config::Config, observe::GatewayMetrics};
+use fairgate_testkit::leases::LeaseTable;
+use http::{Request, Response, StatusCode, header::AUTHORIZATION};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::{
+    client::{HANG, TestClient, body_text, soon},
+    upstream::{Speaks, TestReply, TestUpstream, full},
+};
+
+/// L.
+const LIMIT: usize = 12;
+/// f.
+const FLOOR: usize = 1;
+/// How long a request takes at the server.
+const SERVICE: Duration = Duration::from_millis(40);
+const WORK: &str = "/api/v1/namespaces/default/pods/work";
+
+/// What all doors of the server have in common.
+#[derive(Default)]
+struct Server {
+    objects: LeaseTable,
+    executing: AtomicUsize,
+    most: AtomicUsize,
+    /// Requests that were served, by user.
+    served: Mutex<BTreeMap<String, usize>>,
+}
+
+/// One gateway's way to the server: it can be closed for leases.
+struct Door {
+    upstream: TestUpstream,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn door(self: &Arc<Self>) -> Door {
+        let server = Arc::clone(self);
+        let is_closed = Arc::<AtomicBool>::default();
+        let closed = Arc::clone(&is_closed);
+        let upstream = TestUpstream::start(Speaks::Http1, move |request| {
+            let (server, closed) = (Arc::clone(&server), Arc::clone(&closed));
+            async move {
+                if request.uri().path() == WORK {
+                    return server.work(&request).await;
+                }
+                if closed.load(Ordering::SeqCst) {
+                    return status(503, &json!({"message": "closed"}));
+                }
+                server.keep_object(request).await
+            }
+        });
+        Door {
+            upstream,
+            is_closed,
+        }
+    }
+
+    /// Executes a request. It goes on when the connection is closed.
+    async fn work(self: &Arc<Self>, request: &Request<Incoming>) -> TestReply {
+        let user = request.headers().get("impersonate-user");
+        let user = user.map_or("", |user| user.to_str().unwrap()).to_owned();
+        let server = Arc::clone(self);
+        let executes = tokio::spawn(async move {
+            let now = server.executing.fetch_add(1, Ordering::SeqCst) + 1;
+            server.most.fetch_max(now, Ordering::SeqCst);
+            tokio::time::sleep(SERVICE).await;
+            server.executing.fetch_sub(1, Ordering::SeqCst);
+            *server.served.lock().unwrap().entry(user).or_default() += 1;
+        });
+        executes.await.unwrap();
+        status(200, &json!({"kind": "Pod"}))
+    }
+
+    async fn keep_object(&self, request: Request<Incoming>) -> TestReply {
+        let method = request.method().to_string();
+        let target = request.uri().path_and_query().unwrap().to_string();
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let body: Option<Value> = serde_json::from_slice(&body).ok();
+        let is_kept = target.contains("/leases") || target.contains("/secrets");
+        if !is_kept {
+            return status(404, &json!({"message": "nothing else is here"}));
+        }
+        let (code, object) = self.objects.call(&method, &target, body.as_ref());
+        status(code, &object)
+    }
+
+    fn served_by_user(&self) -> BTreeMap<String, usize> {
+        self.served.lock().unwrap().clone()
+    }
+}
+
+fn status(code: u16, body: &Value) -> TestReply {
+    let response = Response::builder()
+        .status(StatusCode::from_u16(code).unwrap())
+        .header("content-type", "application/json");
+    response.body(full(Bytes::from(body.to_string()))).unwrap()
+}
+
+/// A gateway, its way to the server, and its files.
+struct Member {
+    running: Option<app::Running>,
+    door: Door,
+    directory: PathBuf,
+}
+
+impl Member {
+    fn start(server: &Arc<Server>, name: &str) -> Self {
+        let door = server.door();
+        let directory = directory(name);
+        let upstream = door.upstream.address;
+        let config = json!({
+            "apiVersion": "fairgate.dev/v1alpha1",
+            "kind": "Configuration",
+            "dataCores": 1,
+            "listen": {"address": "127.0.0.1:0"},
+            "admin": {"address": "127.0.0.1:0"},
+            "upstream": {"url": format!("http://{upstream}")},
+            "authentication": {"tokenFile": "tokens.csv", "tokenReview": {"enabled": false}},
+            "timeouts": {"request": "30s"},
+            "flowControl": {
+                "totalSeats": LIMIT, "bootstrap": "mandatory",
+                "policies": {"directory": "policies"},
+            },
+            "fleet": {
+                "engine": "kubernetes", "gateway": name, "isolatedSeats": FLOOR,
+                // The servers end requests sooner than they have to.
+                "reclaim": "prompt",
+            },
+            "drain": {"delay": "0s", "grace": "5s"},
+        });
+        let reading = Config::parse("test.yaml", &directory, config.to_string().as_bytes());
+        let (config, _) = reading.usable().unwrap();
+        // A runtime cannot be started inside another.
+        let started = std::thread::spawn(|| app::start(config, None, GatewayMetrics::new()));
+        Self {
+            running: Some(started.join().unwrap().unwrap()),
+            door,
+            directory,
+        }
+    }
+
+    fn running(&self) -> &app::Running {
+        self.running.as_ref().unwrap()
+    }
+
+    /// The dump of the fleet.
+    async fn fleet(&self) -> Value {
+        let path = "/debug/api_priority_and_fairness/dump_fleet";
+        let mut operator = TestClient::http1(self.running().admin_address()).await;
+        serde_json::from_str(&body_text(operator.get(path).await).await).unwrap()
+    }
+
+    async fn seats(&self) -> usize {
+        let seats = self.fleet().await["seats"].as_u64();
+        usize::try_from(seats.unwrap()).unwrap()
+    }
+
+    /// `count` clients that send one request after the other, until they are aborted.
+    fn clients(&self, user: &'static str, count: usize) -> Vec<JoinHandle<()>> {
+        let address = self.running().address();
+        let client = || tokio::spawn(send_requests(address, user));
+        (0..count).map(|_| client()).collect()
+    }
+
+    /// The process ends without a word: nothing that it writes is stored any more.
+    fn kill(&mut self) {
+        self.door.is_closed.store(true, Ordering::SeqCst);
+        let running = self.running.take();
+        std::thread::spawn(|| drop(running)).join().unwrap();
+    }
+}
+
+/// Sends one request after the other, as long as the connection lasts.
+async fn send_requests(gateway: SocketAddr, user: &'static str) {
+    let mut client = TestClient::http1(gateway).await;
+    loop {
+        let request = client
+            .request(http::Method::GET, WORK)
+            .header(AUTHORIZATION, format!("Bearer {user}-token"));
+        let Ok(response) = client.send(request.body(full("")).unwrap()).await else {
+            return;
+        };
+        assert_eq!(response.status(), 200);
+        body_text(response).await;
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let running = self.running.take();
+        std::thread::spawn(|| drop(running)).join().unwrap();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A directory with tokens, and with a policy of one level for all users.
+fn directory(name: &str) -> PathBuf {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("fairgate-fleet-{}-{name}-{number}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(directory.join("policies")).unwrap();
+    let users = ["alice", "bob", "mallory"];
+    let tokens = users.map(|user| format!("{user}-token,{user},,devs\n"));
+    std::fs::write(directory.join("tokens.csv"), tokens.concat()).unwrap();
+    let api = "flowcontrol.apiserver.k8s.io/v1";
+    let subject = json!({"kind": "Group", "group": {"name": "devs"}});
+    let everything = json!({
+        "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"],
+    });
+    let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": api, "kind": "PriorityLevelConfiguration", "metadata": {"name": "work"},
+            "spec": {"type": "Limited", "limited": {
+                "nominalConcurrencyShares": 1000,
+                "limitResponse": {"type": "Queue", "queuing": {
+                    "queues": 64, "handSize": 6, "queueLengthLimit": 50}},
+            }},
+        },
+        {
+            "apiVersion": api, "kind": "FlowSchema", "metadata": {"name": "work"},
+            "spec": {
+                "priorityLevelConfiguration": {"name": "work"},
+                "matchingPrecedence": 1000, "distinguisherMethod": {"type": "ByUser"},
+                "rules": [{"subjects": [subject], "resourceRules": [everything]}],
+            },
+        },
+    ]});
+    std::fs::write(directory.join("policies/all.json"), objects.to_string()).unwrap();
+    directory
+}
+
+/// Waits until the gateways have seats of which `holds` is true.
+async fn until_seats(members: &[Member], holds: impl Fn(&[usize]) -> bool) {
+    let mut last = Vec::new();
+    let waiting = async {
+        loop {
+            last.clear();
+            for member in members {
+                last.push(member.seats().await);
+            }
+            if holds(&last) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(HANG, waiting).await;
+    assert!(waited.is_ok(), "the gateways still have {last:?} seats");
+}
+
+/// Whether all seats are granted, and all gateways have as many: but for one that rounding gives to each of two levels.
+fn is_even(seats: &[usize]) -> bool {
+    let (most, least) = (seats.iter().max().unwrap(), seats.iter().min().unwrap());
+    seats.iter().sum::<usize>() == LIMIT && most - least <= 2
+}
+
+fn three(server: &Arc<Server>) -> Vec<Member> {
+    let names = ["gw-a", "gw-b", "gw-c"];
+    names.map(|name| Member::start(server, name)).into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_gateways_share_one_limit_and_a_lost_one_gives_its_seats_back() {
+    let server = Arc::<Server>::default();
+    let mut members = three(&server);
+    // Two users at one gateway, one at another: all three are asked to share equally, wherever they are.
+    let mut clients = members[0].clients("alice", 2 * LIMIT);
+    clients.extend(members[0].clients("bob", 2 * LIMIT));
+    clients.extend(members[1].clients("mallory", 2 * LIMIT));
+    let divided = [LIMIT * 2 / 3 - FLOOR, LIMIT / 3, FLOOR];
+    until_seats(&members, |seats| seats == divided).await;
+
+    // Demand moves, and seats follow.
+    clients.drain(..).for_each(|client| client.abort());
+    let clients: Vec<_> = members
+        .iter()
+        .flat_map(|member| member.clients("alice", 2 * LIMIT))
+        .collect();
+    until_seats(&members, is_even).await;
+
+    // One of those that do not coordinate is killed.
+    let mut coordinates = Vec::new();
+    for member in &members {
+        coordinates.push(member.fleet().await["coordinator"] == true);
+    }
+    assert_eq!(coordinates.iter().filter(|is| **is).count(), 1);
+    let dead = coordinates.iter().position(|is| !is).unwrap();
+    members[dead].kill();
+    let mut dead = members.remove(dead);
+    until_seats(&members, |seats| {
+        seats.iter().sum::<usize>() == LIMIT - FLOOR
+    })
+    .await;
+    let before: usize = server.served_by_user().values().sum();
+    soon(async {
+        while server.served_by_user().values().sum::<usize>() < before + 10 * LIMIT {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    dead.running.take();
+    clients.into_iter().for_each(|client| client.abort());
+    let most = server.most.load(Ordering::SeqCst);
+    assert!(most <= LIMIT, "{most} requests executed at a time");
+    assert!(most > LIMIT - 3, "the seats were in use: {most}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_cut_off_keeps_its_floor_and_one_that_stops_gives_back_all() {
+    let server = Arc::<Server>::default();
+    let mut members = three(&server);
+    let clients: Vec<_> = members
+        .iter()
+        .flat_map(|member| member.clients("alice", 2 * LIMIT))
+        .collect();
+    until_seats(&members, is_even).await;
+    members[2].door.is_closed.store(true, Ordering::SeqCst);
+    let others = LIMIT - FLOOR;
+    let is_divided = |seats: &[usize]| seats[0] + seats[1] == others && seats[2] == FLOOR;
+    until_seats(&members, is_divided).await;
+    assert_eq!(members[2].fleet().await["state"], "isolated");
+    members[2].door.is_closed.store(false, Ordering::SeqCst);
+    until_seats(&members, is_even).await;
+
+    let stopped = members.remove(2).running.take().unwrap();
+    std::thread::spawn(|| stopped.shut_down()).join().unwrap();
+    // Its name is free, and the floor is kept for whoever has it next.
+    until_seats(&members, |seats| seats.iter().sum::<usize>() == others).await;
+    clients.into_iter().for_each(|client| client.abort());
+    let most = server.most.load(Ordering::SeqCst);
+    assert!(most <= LIMIT, "{most} requests executed at a time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_flow_hashes_is_the_same_at_all_gateways() {
+    let server = Arc::<Server>::default();
+    let members = three(&server);
+    until_seats(&members, |seats| seats.iter().sum::<usize>() == LIMIT).await;
+    let key = |member: &Member| {
+        let view = member.running().flow_control().dispatcher().view();
+        view.policy().settings().hash_key
+    };
+    soon(async {
+        while key(&members[0]) != key(&members[1]) || key(&members[1]) != key(&members[2]) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let objects = server.objects.objects();
+    let secrets = objects.keys().filter(|path| path.contains("/secrets/"));
+    assert_eq!(secrets.count(), 1);
+    let leases = objects.keys().filter(|path| path.contains("/leases/"));
+    assert_eq!(leases.count(), 5, "a coordinator, a ledger, three reports");
+    assert!(!format!("{objects:?}").contains("alice"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_of_three_gateways_gets_no_more_than_one_of_a_single_gateway() {
+    let server = Arc::<Server>::default();
+    let members = three(&server);
+    let mut clients: Vec<_> = members
+        .iter()
+        .flat_map(|member| member.clients("alice", 2 * LIMIT))
+        .collect();
+    clients.extend(members[0].clients("bob", 2 * LIMIT));
+    let count = |user: &str| server.served_by_user().get(user).copied().unwrap_or(0);
+    let total = || count("alice") + count("bob");
+    // Once it has settled; by shares of each gateway alone, bob would have a third.
+    soon(async {
+        loop {
+            let (bob, all) = (count("bob"), total());
+            while total() < all + 50 * LIMIT {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let percent = 100 * (count("bob") - bob) / (total() - all);
+            if (44..=56).contains(&percent) {
+                return;
+            }
+        }
+    })
+    .await;
+    clients.into_iter().for_each(|client| client.abort());
+    let most = server.most.load(Ordering::SeqCst);
+    assert!(most <= LIMIT, "{most} requests executed at a time");
+}
