@@ -46,7 +46,6 @@ pub(super) struct ControlTasks {
     pub(super) hosting: Option<HostedApi>,
     pub(super) admission: Option<AdmissionPolicies>,
     pub(super) disruption: Option<Disruption>,
-    pub(super) fleet: Option<Fleet>,
     pub(super) renewals: Renewals,
     pub(super) clock: Clock,
     pub(super) clients: UpstreamClients,
@@ -67,6 +66,7 @@ pub(super) struct AdminAddresses {
 impl ControlTasks {
     /// Starts the tasks on the gateway's control runtime. Returns the addresses of the admin ports.
     pub(super) fn start(mut self, gateway: &mut Gateway) -> Result<AdminAddresses, ServeError> {
+        let fleet = Fleet::new(&self.config, &self.clients, &self.clock)?;
         let control = gateway.control();
         let _inside = control.enter();
         // Before anything is announced: until a handler is installed, SIGHUP ends the process.
@@ -81,6 +81,9 @@ impl ControlTasks {
         let certificates = std::mem::take(&mut self.renewals.certificates);
         checks = followed_certificate::add_health_check(certificates, checks);
         checks = self.add_checks_of_followers(checks);
+        if let Some(fleet) = &fleet {
+            checks = fleet.add_health_check(checks);
+        }
         let view = OperatorEndpoints::new(Arc::clone(&self.telemetry), checks);
         if let Some(hosting) = &self.hosting {
             hosting.serve_on_main_port(&view);
@@ -110,7 +113,7 @@ impl ControlTasks {
         if let Some(disruption) = self.disruption {
             disruption.start(&self.telemetry, gateway);
         }
-        if let Some(fleet) = self.fleet {
+        if let Some(fleet) = fleet {
             fleet.start(&self.telemetry, gateway, applier.clone());
         }
         let nudge = self
@@ -176,9 +179,6 @@ impl ControlTasks {
         }
         if let Some(disruption) = &self.disruption {
             checks = disruption.add_health_check(checks);
-        }
-        if let Some(fleet) = &self.fleet {
-            checks = fleet.add_health_check(checks);
         }
         if let Some(admission) = &self.admission {
             checks = admission.add_health_check(checks);

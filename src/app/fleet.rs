@@ -18,7 +18,7 @@ use fairgate_core::{
     apf::{
         Seats,
         borrowing::LevelLimits,
-        dispatcher::SharedSeats,
+        dispatcher::{LevelUse, SharedSeats},
         policy::{LevelKind, Policy},
         queueset::FlowUse,
         seat_lease::SeatLease,
@@ -43,7 +43,7 @@ use fairgate_fleet_engine::{
     status::{FleetStatus, state_name},
 };
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
-use fairgate_proxy::{fairness::FlowControl, serve::DrainPhase};
+use fairgate_proxy::serve::DrainPhase;
 
 /// How often gateways report and the ledger is written at most, with leases: they cost the API server a write each.
 const LEASE_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,6 +55,9 @@ const MOST_EXAMINED: usize = 4096;
 const KEY_RETRY: Duration = Duration::from_secs(2);
 /// A ledger that is not read for so long is stale: a third of what a grant outlives.
 const STALE: Duration = Duration::from_secs(4);
+
+/// Reads a counter.
+type ReadCounter = fn(&FleetStatus) -> u64;
 
 /// A gateway's place in its fleet.
 pub(super) struct Fleet {
@@ -69,11 +72,10 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// The fleet of the configuration, if there is one. From now on flow control has no seat until the fleet gives it some.
+    /// The fleet of the configuration, if there is one. Flow control has no seat before it gives some.
     pub(super) fn new(
         config: &Config,
         clients: &UpstreamClients,
-        flow_control: &FlowControl,
         clock: &Clock,
     ) -> Result<Option<Self>, SettingsError> {
         let fleet = &config.fleet;
@@ -86,13 +88,11 @@ impl Fleet {
         }
         let calls = UpstreamCalls::new(clients.reviews.clone(), clock.clone());
         let (namespace, name) = (fleet.namespace.clone(), fleet.name.clone());
-        let now = clock.now();
-        flow_control.share_seats(now, no_seats());
         Ok(Some(Self {
             config: fleet.clone(),
             gateway,
             has_hash_key: config.flow_control.hash_key.is_some(),
-            started: now,
+            started: clock.now(),
             clock: clock.clone(),
             status: Arc::default(),
             engine: Arc::new(KubernetesEngine::new(
@@ -191,7 +191,7 @@ impl Fleet {
         observe(&catalogue::FLEET_LEDGER_AGE, |status, now| {
             status.with(|view| age(view.ledger_read, now).as_secs_f64())
         });
-        let counters: [(_, fn(&FleetStatus) -> u64); 3] = [
+        let counters: [(_, ReadCounter); 3] = [
             (&catalogue::FLEET_REPORTS, |status| {
                 status.with(|view| view.reports_stored)
             }),
@@ -255,7 +255,7 @@ fn age(since: Option<Time>, now: Time) -> Duration {
 }
 
 /// What flow control has before the fleet gives it seats.
-fn no_seats() -> SharedSeats {
+pub(super) fn no_seats() -> SharedSeats {
     SharedSeats {
         seats: 0,
         floor: 0,
@@ -335,7 +335,7 @@ impl SeatUser for FleetSeats {
             work,
         });
         Load {
-            executing: uses.iter().map(|level| level.held()).sum(),
+            executing: uses.iter().map(LevelUse::held).sum(),
             levels: uses
                 .iter()
                 .map(|level| LevelLoad {

@@ -66,7 +66,6 @@ use fairgate_proxy::{
 };
 use fairgate_store::{Store, StoreError};
 use fairgate_upstream::{endpoint::Endpoint, servers::UpstreamServers};
-use fleet::Fleet;
 use hosted_api::HostedApi;
 use policies::{ObjectsFrom, Policies};
 use renewals::{Renewals, ServingCertificates};
@@ -180,7 +179,6 @@ where
     let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
     let (policies, policy) = runtime.block_on(loaded)?;
     let flow_control = new_flow_control(&config, policy, &clock);
-    let fleet = Fleet::new(&config, &clients, &flow_control, &clock)?;
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
     let (hosted, metrics, state) = (hosting.as_ref(), telemetry.metrics(), &policies.state);
@@ -206,7 +204,6 @@ where
     let renewals = Renewals::new(&config, shown, upstream.tls, credential, &telemetry, &clock);
     let store = hosting.as_ref().map(|hosting| Arc::clone(&hosting.store));
     let control = ControlTasks {
-        fleet,
         disruption: Disruption::new(&config, hosting.as_ref(), &clients, &clock, evictor),
         config,
         path,
@@ -360,12 +357,16 @@ fn app_settings(config: &Config, serve: ServeSettings) -> AppSettings {
 /// The state that all data cores share, with `policy` in force.
 fn new_flow_control(config: &Config, policy: Policy, clock: &Clock) -> Arc<FlowControl> {
     let cores = settings::cores(config);
-    FlowControl::new(
+    let flow_control = FlowControl::new(
         u16::try_from(cores.get()).unwrap_or(u16::MAX),
         Arc::new(policy),
         settings::flow_control(config),
         clock.now(),
-    )
+    );
+    if config.fleet.engine.is_some() {
+        flow_control.share_seats(clock.now(), fleet::no_seats());
+    }
+    flow_control
 }
 
 /// Where the policy objects come from.

@@ -318,7 +318,7 @@ async fn three_gateways_share_one_limit_and_a_lost_one_gives_its_seats_back() {
     })
     .await;
     dead.running.take();
-    clients.into_iter().for_each(|client| client.abort());
+    clients.iter().for_each(JoinHandle::abort);
     let most = server.most.load(Ordering::SeqCst);
     assert!(most <= LIMIT, "{most} requests executed at a time");
     assert!(most > LIMIT - 3, "the seats were in use: {most}");
@@ -347,7 +347,7 @@ async fn a_gateway_that_is_cut_off_keeps_its_floor_and_one_that_stops_gives_back
     std::thread::spawn(|| running.shut_down()).join().unwrap();
     // Its name is free, and the floor is kept for whoever has it next.
     until_seats(&members, |seats| seats.iter().sum::<usize>() == others).await;
-    clients.into_iter().for_each(|client| client.abort());
+    clients.iter().for_each(JoinHandle::abort);
     let most = server.most.load(Ordering::SeqCst);
     assert!(most <= LIMIT, "{most} requests executed at a time");
 }
@@ -400,7 +400,7 @@ async fn a_user_of_three_gateways_gets_no_more_than_one_of_a_single_gateway() {
         }
     })
     .await;
-    clients.into_iter().for_each(|client| client.abort());
+    clients.iter().for_each(JoinHandle::abort);
     let most = server.most.load(Ordering::SeqCst);
     assert!(most <= LIMIT, "{most} requests executed at a time");
 }

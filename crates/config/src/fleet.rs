@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use fairgate_core::apf::{Seats, policy::Semantics};
-
-use crate::{config::Config, section::ConfigReader};
+use fairgate_core::apf::Seats;
 
 /// Several gateways that share `flowControl.totalSeats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,112 +53,4 @@ impl FleetConfig {
     pub fn admits(&self, gateway: &str) -> bool {
         self.members.is_empty() || self.members.iter().any(|member| member == gateway)
     }
-}
-
-/// Reports what contradicts other keys.
-pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
-    let fleet = &config.fleet;
-    if fleet.engine.is_none() {
-        return;
-    }
-    validate_names(reader, fleet);
-    validate_seats(reader, config);
-    if !config.has_upstream {
-        reader.error(
-            "fleet.engine",
-            "kubernetes keeps its objects in the upstream, and there is none",
-            "set upstream.url, or set it to none",
-        );
-    } else if !config.upstream.url.tls && !reader.is_set("upstream.tokenFile") {
-        reader.warning(
-            "fleet.engine",
-            "the gateway has no credential for the upstream, where it keeps the objects of the fleet",
-            "set upstream.tokenFile, or use https and upstream.clientCertificate",
-        );
-    }
-    if config.flow_control.semantics != Semantics::Improved {
-        reader.error(
-            "fleet.engine",
-            "flowControl.semantics is Compatible, with which a wide request may exceed the limit of its level",
-            "set flowControl.semantics to Improved",
-        );
-    }
-    let is_strict = fleet.reclaim == FleetReclaim::Strict;
-    if is_strict && fleet.request_limit < config.timeouts.request {
-        reader.error(
-            "fleet.requestLimit",
-            "less than timeouts.request: a server may work on a request for that long",
-            "increase it, or decrease timeouts.request",
-        );
-    }
-}
-
-/// The sum of the floors, against all seats.
-fn validate_seats(reader: &mut ConfigReader, config: &Config) {
-    let (fleet, total) = (&config.fleet, u64::from(config.flow_control.total_seats));
-    let (gateways, floor, reserved) = (fleet.max_gateways, fleet.isolated_seats, fleet.reserved());
-    if reserved > total {
-        reader.error(
-            "fleet.isolatedSeats",
-            format!(
-                "{gateways} gateways × {floor} seats = {reserved} seats are kept for gateways that are cut off, and flowControl.totalSeats is {total}"
-            ),
-            "decrease fleet.isolatedSeats or fleet.maxGateways, or increase flowControl.totalSeats",
-        );
-    } else if reserved * 2 > total {
-        reader.warning(
-            "fleet.isolatedSeats",
-            format!(
-                "{gateways} gateways × {floor} seats = {reserved} of {total} seats cannot follow demand, since each gateway keeps its own"
-            ),
-            "decrease fleet.isolatedSeats or fleet.maxGateways",
-        );
-    }
-}
-
-fn validate_names(reader: &mut ConfigReader, fleet: &FleetConfig) {
-    let named = [
-        ("fleet.name", Some(&fleet.name)),
-        ("fleet.gateway", fleet.gateway.as_ref()),
-        ("fleet.kubernetes.namespace", Some(&fleet.namespace)),
-    ];
-    let named = named
-        .into_iter()
-        .filter_map(|(key, name)| Some((key, name?)));
-    let members = fleet.members.iter().map(|name| ("fleet.members", name));
-    for (key, name) in named.chain(members) {
-        if !is_label(name) {
-            reader.error(
-                key,
-                format!(
-                    "{name:?} is not a name of at most 40 lower-case letters, digits and dashes"
-                ),
-                "write a name such as gateway-0",
-            );
-        }
-    }
-    let mut members = fleet.members.clone();
-    members.sort();
-    members.dedup();
-    if members.len() < fleet.members.len() {
-        reader.error(
-            "fleet.members",
-            "a name is listed twice",
-            "list each gateway once",
-        );
-    }
-    if let Some(gateway) = fleet.gateway.as_ref().filter(|name| !fleet.admits(name)) {
-        reader.error(
-            "fleet.gateway",
-            format!("{gateway:?} is not listed in fleet.members"),
-            "list it, or correct the name",
-        );
-    }
-}
-
-/// Whether it can be part of the name of an object: a DNS label that leaves room for a prefix.
-pub(super) fn is_label(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let has_dash_at_end = name.starts_with('-') || name.ends_with('-');
-    (1..=40).contains(&name.len()) && name.bytes().all(is_plain) && !has_dash_at_end
 }

@@ -72,7 +72,9 @@ async fn check_reports(engine: &impl FleetEngine) {
 }
 
 async fn check_lease(engine: &impl FleetEngine) {
-    let code = |called: Result<_, fairgate_election::LeaseCallError>| called.unwrap_err().code;
+    let code = |called: Result<_, fairgate_election::LeaseCallError>| {
+        called.expect_err("it is refused").code
+    };
     assert_eq!(code(engine.lease_call(Method::GET, None).await), Some(404));
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

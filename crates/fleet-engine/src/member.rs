@@ -149,8 +149,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
     async fn work(&mut self, elected: &watch::Receiver<Option<Fence>>) {
         let interval = self.parts.settings.report_interval;
         loop {
-            let next =
-                tokio::time::Instant::from(self.parts.clock.instant(self.now().plus(interval)));
+            let next = self.parts.clock.instant(self.now().plus(interval));
             let fence = *elected.borrow();
             self.turn(fence).await;
             tokio::time::sleep_until(next).await;
@@ -241,15 +240,12 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             self.lease = None;
         }
         // A new lease for each time that seats are granted: prolonging that of a grant that has expired would revive it.
-        let lease = match &self.lease {
-            Some(lease) => {
-                lease.set_until(end);
-                sync::Arc::clone(lease)
-            }
-            None => {
-                let until = if is_granted { end } else { Time::NEVER };
-                sync::Arc::new(SeatLease::new(until))
-            }
+        let lease = if let Some(lease) = &self.lease {
+            lease.set_until(end);
+            sync::Arc::clone(lease)
+        } else {
+            let until = if is_granted { end } else { Time::NEVER };
+            sync::Arc::new(SeatLease::new(until))
         };
         if is_granted {
             self.lease = Some(sync::Arc::clone(&lease));
@@ -359,7 +355,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         let terms = self.parts.settings.terms();
         let reports = reports
             .into_iter()
-            .map(|record| parse_report(record, &terms));
+            .map(|record| parse_report(&record, &terms));
         let reports: Vec<_> = reports.collect::<Result<_, _>>()?;
         let now = self.now();
         let Some(proposal) = self
@@ -434,11 +430,10 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         let (end, problem) = (self.gateway.lease_end(), self.problem.clone());
         self.parts.status.update(|view| {
             if problem != view.problem {
-                match &problem {
-                    Some(why) => {
-                        tracing::warn!(%why, "fleet: the engine cannot be used; trying again")
-                    }
-                    None => tracing::info!("fleet: the engine can be used again"),
+                if let Some(why) = &problem {
+                    tracing::warn!(%why, "fleet: the engine cannot be used; trying again");
+                } else {
+                    tracing::info!("fleet: the engine can be used again");
                 }
             }
             view.state = Some(state);
@@ -456,7 +451,7 @@ fn to_json(record: &impl serde::Serialize) -> Result<Vec<u8>, EngineError> {
 
 /// A report that cannot be read, or whose gateway goes by other terms, stops the coordinator: the gateway may use seats that nobody
 /// would count.
-fn parse_report(record: StoredRecord, terms: &str) -> Result<(Report, KeyRevision), EngineError> {
+fn parse_report(record: &StoredRecord, terms: &str) -> Result<(Report, KeyRevision), EngineError> {
     let report = Report::parse(&record.value);
     let report = report.map_err(|error| EngineError::new(format!("a report: {error}")))?;
     if report.terms != terms && !report.terms.is_empty() {
@@ -475,14 +470,13 @@ async fn follow_election<A: LeaseApi>(
 ) {
     loop {
         leadership.acquire().await;
-        match leadership.version() {
-            Some(version) => {
-                tracing::info!(fence = version, "fleet: this gateway is the coordinator");
-                elected.send_replace(Some(Fence(version)));
-            }
-            None => tracing::error!(
+        if let Some(version) = leadership.version() {
+            tracing::info!(fence = version, "fleet: this gateway is the coordinator");
+            elected.send_replace(Some(Fence(version)));
+        } else {
+            tracing::error!(
                 "fleet: the version of the coordinator's lease is no number; this gateway cannot coordinate"
-            ),
+            );
         }
         leadership.keep().await;
         if elected.send_replace(None).is_some() {

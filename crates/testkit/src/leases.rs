@@ -62,7 +62,7 @@ impl Objects {
         let mut object = object.clone();
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         if let Some(Value::Object(texts)) = object.as_object_mut().unwrap().remove("stringData") {
-            object["data"] = encoded(texts);
+            object["data"] = encoded(&texts);
         }
         self.by_path.insert(path, object.clone());
         object
@@ -99,7 +99,7 @@ fn refused(code: u16) -> (u16, Value) {
     )
 }
 
-fn encoded(texts: Map<String, Value>) -> Value {
+fn encoded(texts: &Map<String, Value>) -> Value {
     let encode = |value: &Value| BASE64.encode(value.as_str().unwrap_or_default());
     let entries = texts
         .iter()

@@ -107,7 +107,7 @@ impl Config {
             config.flow_control.total_seats = seats;
         }
         admission::validate(&mut reader, &config);
-        crate::fleet::validate(&mut reader, &config);
+        fleet::validate(&mut reader, &config);
         config.effective = std::mem::take(&mut reader.effective);
         without_effect::report(&mut reader, &config, &defaults_like(&config));
         ConfigReading {

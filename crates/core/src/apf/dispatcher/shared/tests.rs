@@ -43,7 +43,8 @@ fn policy() -> std::sync::Arc<Policy> {
         hash_key: [0; 16],
         tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
     };
-    std::sync::Arc::new(Policy::compile(&objects, &settings).unwrap().policy)
+    let compiled = Policy::compile(&objects, &settings).expect("usable objects");
+    std::sync::Arc::new(compiled.policy)
 }
 
 /// A dispatcher whose requests are numbered, with those that execute and those that wait.
@@ -111,7 +112,7 @@ impl World {
         let view = self.dispatcher.view();
         let flow = Flow {
             schema: SchemaIndex(0),
-            level: view.policy().level_by_name(level).unwrap(),
+            level: view.policy().level_by_name(level).expect("it is there"),
             hash,
             tenant: hash,
         };
