@@ -351,3 +351,26 @@ async fn gateways_that_go_by_other_terms_are_not_divided_among() {
         "{problem}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn with_turns_of_a_second_seats_follow_demand_within_five() {
+    let mut fleet = Fleet::new(0);
+    let drain = Duration::from_secs(DRAIN);
+    for name in ["gw-0", "gw-1", "gw-2"] {
+        let mut settings = Settings::new(3, FLOOR, Reclaim::Strict { drain });
+        settings.report_interval = Duration::from_secs(1);
+        settings.ledger_interval = Duration::from_secs(1);
+        fleet.start_by(name, settings);
+        // So that they do not all act at the same time.
+        fleet.pass(1).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    fleet.pass(20).await;
+    for busy in [0, 1, 2] {
+        for (number, member) in fleet.members.iter().enumerate() {
+            *lock(&member.site.wants) = if number == busy { LIMIT } else { 0 };
+        }
+        let used = fleet.pass(5).await;
+        assert!(used[busy] >= LIMIT - 2 * FLOOR - 2, "{busy}: {used:?}");
+    }
+}

@@ -3,7 +3,7 @@
 use fairgate_core::apf::policy::Semantics;
 
 use crate::{
-    config::Config,
+    config::{Config, EnforcementConfig},
     fleet::{FleetConfig, FleetReclaim},
     section::{ConfigReader, ConfigSection},
 };
@@ -52,6 +52,13 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             "fleet.engine",
             "flowControl.semantics is Compatible, with which a wide request may exceed the limit of its level",
             "set flowControl.semantics to Improved",
+        );
+    }
+    if config.flow_control.enforcement != EnforcementConfig::Enforce {
+        reader.warning(
+            "fleet.engine",
+            "flowControl.enforcement is not enforce: this gateway holds no request back, whatever its fleet grants it",
+            "set flowControl.enforcement to enforce",
         );
     }
     let is_strict = fleet.reclaim == FleetReclaim::Strict;

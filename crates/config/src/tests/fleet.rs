@@ -41,6 +41,15 @@ fn a_fleet_needs_the_upstream_for_its_leases_and_improved_for_its_bound() {
     let compatible = json!({"semantics": "Compatible"});
     let compatible = read(json!({"fleet": {"engine": "kubernetes"}, "flowControl": compatible}));
     assert_eq!(fields(&compatible, Severity::Error), ["fleet.engine"]);
+    let watched = json!({"enforcement": "observe"});
+    let watched = read(json!({"fleet": {"engine": "kubernetes"}, "flowControl": watched}));
+    let warnings = fields(&watched, Severity::Warning);
+    let observed = warnings.iter().filter(|field| **field == "fleet.engine");
+    assert_eq!(
+        observed.count(),
+        2,
+        "no credential, and nothing is enforced"
+    );
     let prompt = fleet(json!({"reclaim": "prompt", "requestLimit": "1s"}));
     assert_eq!(fields(&prompt, Severity::Error), [""; 0]);
 }

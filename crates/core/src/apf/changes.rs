@@ -27,6 +27,9 @@ pub(crate) struct ChangeNotice {
     number: u32,
 }
 
+/// The number of no level.
+const OF_LEASE: u32 = u32::MAX;
+
 impl ChangeList {
     /// An empty list for `levels` levels, which was read at `now`. It allocates 4 bytes a level; nothing later does.
     pub(crate) fn new(levels: usize, now: Time) -> Self {
@@ -50,6 +53,16 @@ impl ChangeNotice {
     /// The notice of the level with this number.
     pub(crate) const fn new(list: Arc<ChangeList>, number: u32) -> Self {
         Self { list, number }
+    }
+
+    /// Stands for something else to do before each event: the level is not at rest.
+    pub(crate) fn of_lease(list: &Arc<ChangeList>) -> Self {
+        Self::new(Arc::clone(list), OF_LEASE)
+    }
+
+    /// Whether it was left with a level at rest.
+    pub(crate) fn ends_rest(&self) -> bool {
+        self.number != OF_LEASE
     }
 
     /// When the list was last read: the period in which the level changes began then.

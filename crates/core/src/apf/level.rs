@@ -51,23 +51,10 @@ struct LevelInner<W> {
 #[derive(Debug)]
 struct Guarded<W> {
     set: QueueSet<W>,
-    before: BeforeEvent,
-}
-
-/// What is to be done before the next event.
-#[derive(Debug)]
-enum BeforeEvent {
-    Nothing,
-    /// The level is at rest: the notice is sent.
-    EndRest(ChangeNotice),
-    /// The lease of its seats is looked at, and the notice sent if the level is at rest.
-    CheckLease(Box<LeaseCheck>),
-}
-
-#[derive(Debug)]
-struct LeaseCheck {
-    lease: LevelLease,
+    /// While the level is at rest, or has a lease to look at: to be handled before the next event. One field for both, so that a level
+    /// without a lease pays nothing for what others do.
     notice: Option<ChangeNotice>,
+    lease: Option<Box<LevelLease>>,
 }
 
 impl<W> Clone for Level<W> {
@@ -144,7 +131,8 @@ impl<W: Copy> Level<W> {
     pub fn new(semantics: Semantics, discipline: Discipline, limit: Seats, now: Time) -> Self {
         let guarded = Guarded {
             set: QueueSet::new(semantics, discipline, limit, now),
-            before: BeforeEvent::Nothing,
+            notice: None,
+            lease: None,
         };
         let shared = LevelInner {
             guarded: Mutex::new(guarded),
@@ -167,7 +155,7 @@ impl<W: Copy> Level<W> {
         arriving: ArrivingRequest<W>,
         out: &mut Decisions<W>,
     ) -> Arrival<W> {
-        let (admission, replaced, queue_length) = self.with(now, out, |set, events| {
+        let (admission, replaced, queue_length) = self.with(now, out, |now, set, events| {
             let admission = set.arrive(now, arriving, events);
             (admission, events.replaced, events.queue_length)
         });
@@ -193,7 +181,7 @@ impl<W: Copy> Level<W> {
     /// Time passes; needed when [`Ticket::finish`] returned a later release. Returns when to call this again, if that happens
     /// later than it said.
     pub fn tick(&self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
-        self.with(now, out, |set, events| set.tick(now, events))
+        self.with(now, out, |now, set, events| set.tick(now, events))
     }
 
     /// Changes the discipline and the semantics, and what the flows of one tenant weigh together at most; waiting requests
@@ -243,15 +231,15 @@ impl<W: Copy> Level<W> {
     /// Acts on the queue set itself, for simulations that carry decisions out in their own way. One short lock.
     #[inline]
     pub fn act<T>(&self, act: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
-        self.act_at(Time::ZERO, act)
+        self.act_at(Time::ZERO, |_, set| act(set))
     }
 
     /// Acts on the queue set at `now`, or at the latest time that it has seen if that is later.
     #[inline]
-    fn act_at<T>(&self, now: Time, act: impl FnOnce(&mut QueueSet<W>) -> T) -> T {
+    fn act_at<T>(&self, now: Time, act: impl FnOnce(Time, &mut QueueSet<W>) -> T) -> T {
         let mut guarded = lock(&self.shared.guarded);
         let notice = guarded.begin_change(now);
-        let result = act(&mut guarded.set);
+        let result = act(now, &mut guarded.set);
         drop(guarded);
         if let Some(notice) = notice {
             // After the lock is released: the list of changes has a lock that all levels share.
@@ -268,11 +256,7 @@ impl<W: Copy> Level<W> {
     ) -> T {
         let mut guarded = lock(&self.shared.guarded);
         let (result, notice) = look(&mut guarded.set);
-        match (&mut guarded.before, notice) {
-            (BeforeEvent::CheckLease(check), notice) => check.notice = notice,
-            (before, Some(notice)) => *before = BeforeEvent::EndRest(notice),
-            (before, None) => *before = BeforeEvent::Nothing,
-        }
+        guarded.notice = notice.or_else(|| guarded.lease.as_ref().map(|lease| lease.notice()));
         result
     }
 
@@ -280,12 +264,8 @@ impl<W: Copy> Level<W> {
     /// has ended.
     pub(super) fn set_lease(&self, lease: LevelLease) {
         let mut guarded = lock(&self.shared.guarded);
-        let notice = match std::mem::replace(&mut guarded.before, BeforeEvent::Nothing) {
-            BeforeEvent::Nothing => None,
-            BeforeEvent::EndRest(notice) => Some(notice),
-            BeforeEvent::CheckLease(check) => check.notice,
-        };
-        guarded.before = BeforeEvent::CheckLease(Box::new(LeaseCheck { lease, notice }));
+        guarded.notice.get_or_insert_with(|| lease.notice());
+        guarded.lease = Some(Box::new(lease));
     }
 
     /// An event about requests.
@@ -293,10 +273,10 @@ impl<W: Copy> Level<W> {
         &self,
         now: Time,
         out: &mut Decisions<W>,
-        act: impl FnOnce(&mut QueueSet<W>, &mut QueueSetEvents<W>) -> T,
+        act: impl FnOnce(Time, &mut QueueSet<W>, &mut QueueSetEvents<W>) -> T,
     ) -> T {
         let mut events = QueueSetEvents::default();
-        let result = self.act_at(now, |set| act(set, &mut events));
+        let result = self.act_at(now, |now, set| act(now, set, &mut events));
         self.collect(&mut events, out);
         result
     }
@@ -339,28 +319,26 @@ impl<W: Copy> Guarded<W> {
     /// the period in which it changes began then.
     #[inline]
     fn begin_change(&mut self, now: Time) -> Option<ChangeNotice> {
-        match self.before {
-            BeforeEvent::Nothing => None,
-            _ => self.prepare(now),
+        match self.notice {
+            None => None,
+            Some(_) => self.prepare(now),
         }
     }
 
     /// Apart, because without leases it happens once per rebalancing at most.
     #[cold]
     fn prepare(&mut self, now: Time) -> Option<ChangeNotice> {
-        if let BeforeEvent::CheckLease(check) = &self.before {
-            let LevelLease { lease, after } = &check.lease;
-            if !lease.holds(now.max(self.set.now())) {
-                self.set.cut_limit(now, *after);
+        let mut following = None;
+        if let Some(lease) = self.lease.as_deref() {
+            if !lease.lease.holds(now.max(self.set.now())) {
+                self.set.cut_limit(now, lease.after);
             }
+            following = Some(lease.notice());
         }
-        let notice = match &mut self.before {
-            BeforeEvent::CheckLease(check) => check.notice.take()?,
-            before => match std::mem::replace(before, BeforeEvent::Nothing) {
-                BeforeEvent::EndRest(notice) => notice,
-                _ => return None,
-            },
-        };
+        let notice = std::mem::replace(&mut self.notice, following)?;
+        if !notice.ends_rest() {
+            return None;
+        }
         self.set.take_demand(notice.last_read());
         Some(notice)
     }
@@ -370,14 +348,15 @@ impl<W: Copy> Ticket<W> {
     /// The request has finished. Returns when its final seats are released, if it holds any:
     /// the caller then calls [`Level::tick`] at that time.
     pub fn finish(self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
-        self.level
-            .with(now, out, |set, events| set.finish(now, self.id, events))
+        self.level.with(now, out, |now, set, events| {
+            set.finish(now, self.id, events)
+        })
     }
 
     /// The request was refused before it was carried out: see [`QueueSet::finish_refused`]. Returns the same as
     /// [`finish`](Self::finish).
     pub fn finish_refused(self, now: Time, out: &mut Decisions<W>) -> Option<Time> {
-        self.level.with(now, out, |set, events| {
+        self.level.with(now, out, |now, set, events| {
             set.finish_refused(now, self.id, events)
         })
     }
@@ -405,8 +384,9 @@ impl<W: Copy> QueuePlace<W> {
     /// Cancels the wait. False if the request was dispatched or [replaced](Decisions::replaced) meanwhile: then its ticket or
     /// its refusal is on the way to the waiter.
     pub fn cancel(&self, now: Time, out: &mut Decisions<W>) -> bool {
-        self.level
-            .with(now, out, |set, events| set.cancel(now, self.id, events))
+        self.level.with(now, out, |now, set, events| {
+            set.cancel(now, self.id, events)
+        })
     }
 }
 

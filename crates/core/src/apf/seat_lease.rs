@@ -7,7 +7,10 @@
 //! Not here: what is granted, and by whom (the crate `fairgate-fleet`).
 
 use crate::{
-    apf::units::Seats,
+    apf::{
+        changes::{ChangeList, ChangeNotice},
+        units::Seats,
+    },
     sync::{Arc, AtomicU64, Ordering},
     time::Time,
 };
@@ -47,6 +50,15 @@ impl SeatLease {
 #[derive(Clone, Debug)]
 pub(crate) struct LevelLease {
     pub(crate) lease: Arc<SeatLease>,
+    /// What a notice needs that is none of a level at rest.
+    pub(crate) list: Arc<ChangeList>,
     /// The limit of the level once the lease has ended.
     pub(crate) after: Seats,
+}
+
+impl LevelLease {
+    /// What has the level look at the lease before its next event.
+    pub(crate) fn notice(&self) -> ChangeNotice {
+        ChangeNotice::of_lease(&self.list)
+    }
 }

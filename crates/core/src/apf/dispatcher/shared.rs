@@ -12,6 +12,7 @@
 use super::{Control, ControlledLevel, Decisions, Dispatcher, LevelKind, LevelLimits, LimitChange};
 use crate::{
     apf::{
+        changes::ChangeList,
         seat_lease::{LevelLease, SeatLease},
         units::Seats,
     },
@@ -101,11 +102,13 @@ impl<W: Copy> Control<W> {
         let specs = || self.levels.values().map(|held| &held.spec);
         let limits = LevelLimits::within(specs(), seats);
         let after = LevelLimits::within(specs(), shared.floor);
+        let list = Arc::new(ChangeList::new(0, now));
         for ((held, limits), after) in self.levels.values_mut().zip(limits).zip(after) {
             held.limits = limits;
             if !held.is_exempt() {
                 held.level.set_lease(LevelLease {
                     lease: Arc::clone(&shared.lease),
+                    list: Arc::clone(&list),
                     after: after.nominal,
                 });
             }
