@@ -9,7 +9,7 @@
 //!
 //! Not here: the order of flows ([`super::fair`]).
 
-use super::{EntryId, NONE, QueueSet};
+use super::{EntryId, NONE, QueueSet, tenants::Weight};
 use crate::{
     apf::units::{SeatSeconds, Seats},
     time::{Nanos, Time},
@@ -31,6 +31,10 @@ const DRAINS: u64 = 8;
 /// What is paid for one drain is at most what each flow can receive in this time, so that a drain that lasts, because others
 /// execute for long, does not keep wide requests waiting for hours.
 const LONGEST_DEBT: Nanos = Nanos::from_millis(10_000);
+
+/// A flow that has received less than its share pays for a drain from its own start on, but no earlier than what each flow can receive in
+/// this time before virtual time.
+const SAVED_FOR_DRAINS: Nanos = Nanos::from_millis(10);
 
 /// The head that was next when last something did not fit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -228,8 +232,8 @@ impl<W: Copy> QueueSet<W> {
             return;
         }
         let price = SeatSeconds::from_units(idle.min(self.received_in(LONGEST_DEBT)));
-        let now = self.virtual_time.r();
-        self.flows.pay_for_drain(flow, price, now);
+        let from = self.pays_from(flow, seats);
+        self.flows.pay_for_drain(flow, price, from);
         // What takes most of the level cannot start but after seats were idle: it has its share of the rest.
         if seats <= self.limit / 2 {
             let charged = self.flows.weight_of(flow).divide(price.units());
@@ -238,6 +242,20 @@ impl<W: Copy> QueueSet<W> {
             self.flows.owner_receives(flow, price, self.now);
             self.settle_flow(flow);
         }
+    }
+
+    /// The virtual time from which on the tenant of `flow` pays for the drain for a request of so many `seats`, if it has paid for those
+    /// before: the flow's own start, if it is behind virtual time. So a client that sends one wide request after the other need not wait
+    /// after each, as long as all that it uses and keeps idle is less than its share.
+    fn pays_from(&self, flow: u32, seats: Seats) -> SeatSeconds {
+        let now = self.virtual_time.r();
+        // The start shows neither what was idle for requests of most of the level, nor what other names of a tenant of many received.
+        if seats > self.limit / 2 || self.flows.weight_of(flow) != Weight::ONE {
+            return now;
+        }
+        let saved = self.received_in(SAVED_FOR_DRAINS);
+        let earliest = SeatSeconds::from_units(now.units().saturating_sub(saved));
+        self.flows.at(flow).start.max(earliest).min(now)
     }
 
     /// The work by which a flow has to be ahead so that drains are cheap, in units of seat-seconds: between two drains each flow

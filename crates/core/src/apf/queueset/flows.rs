@@ -348,10 +348,10 @@ impl FlowTable {
         self.tenants.drained(self.all[number as usize].owner)
     }
 
-    /// The owner of a flow pays `price` for drained seats, from virtual time `now` on at the earliest.
-    pub(super) fn pay_for_drain(&mut self, number: u32, price: SeatSeconds, now: SeatSeconds) {
+    /// The owner of a flow pays `price` for drained seats, from virtual time `from` on at the earliest.
+    pub(super) fn pay_for_drain(&mut self, number: u32, price: SeatSeconds, from: SeatSeconds) {
         let owner = self.all[number as usize].owner;
-        self.tenants.pay_for_drain(owner, price, now);
+        self.tenants.pay_for_drain(owner, price, from);
     }
 
     /// The owner of a flow receives `work`.

@@ -243,10 +243,10 @@ impl TenantTable {
         self.all[number as usize].drained
     }
 
-    /// A tenant pays `price` for drained seats, from virtual time `now` on at the earliest.
-    pub(super) fn pay_for_drain(&mut self, number: u32, price: SeatSeconds, now: SeatSeconds) {
+    /// A tenant pays `price` for drained seats, from virtual time `from` on at the earliest.
+    pub(super) fn pay_for_drain(&mut self, number: u32, price: SeatSeconds, from: SeatSeconds) {
         let tenant = &mut self.all[number as usize];
-        tenant.drained = tenant.drained.max(now).plus(price);
+        tenant.drained = tenant.drained.max(from).plus(price);
     }
 
     /// Virtual time is set back. O(tenants).

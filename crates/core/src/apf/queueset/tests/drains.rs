@@ -114,10 +114,37 @@ fn the_level_goes_on_draining_for_the_next_request_of_a_flow_when_one_gives_up()
     assert_eq!(paid(&stage), SeatSeconds::ZERO, "it is paid for once");
     stage.finish(ms(26), "narrow 0");
     assert_eq!(stage.started, ["narrow 0", "wide 1", "narrow 1"]);
-    // In 26 ms virtual time advances by five seats for two flows.
+    // In 26 ms virtual time advances by five seats for two flows. The flow began to wait at 0 and has received nothing since, but saves
+    // no more than half of eight seats for 10 ms.
     let until = SeatSeconds::product(5, Duration::from_millis(13));
+    let saved = SeatSeconds::product(4, Duration::from_millis(10));
     let idle = SeatSeconds::product(3, Duration::from_millis(26));
-    assert_eq!(paid(&stage), until.plus(idle));
+    assert_eq!(paid(&stage), until.minus(saved).plus(idle));
+}
+
+/// A wide request has started for which three of eight seats were idle for 4 ms, or as many as `narrow` left.
+fn was_drained_for(width: Seats, narrow: Seats) -> Stage {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 8));
+    stage.arrive(ms(0), "narrow 0", NARROW, Work::seats(narrow));
+    stage.arrive(ms(0), "wide 0", WIDE, Work::seats(width));
+    stage.arrive(ms(0), "narrow 1", NARROW, Work::ONE);
+    stage.finish(ms(4), "narrow 0");
+    assert_eq!(stage.started, ["narrow 0", "wide 0", "narrow 1"]);
+    stage
+}
+
+#[test]
+fn who_has_received_less_than_its_share_pays_from_its_own_start_on() {
+    let idle = SeatSeconds::product(3, Duration::from_millis(4));
+    assert_eq!(paid(&was_drained_for(4, 5)), idle);
+}
+
+#[test]
+fn who_takes_most_of_the_level_pays_from_virtual_time_on() {
+    // In 4 ms virtual time advances by five seats for two flows.
+    let until = SeatSeconds::product(5, Duration::from_millis(2));
+    let idle = SeatSeconds::product(3, Duration::from_millis(4));
+    assert_eq!(paid(&was_drained_for(5, 5)), until.plus(idle));
 }
 
 #[test]
@@ -133,7 +160,8 @@ fn the_level_does_not_go_on_draining_for_a_wider_request() {
     stage.arrive(ms(0), "wider", WIDE, Work::seats(4));
     stage.arrive(ms(0), "narrow 1", NARROW, Work::ONE);
     assert_eq!(stage.started, ["narrow 0"], "the level is drained");
-    stage.cancel(ms(20), "wide 0");
+    // More was idle than the flow has saved, so a drain of its own would have to wait.
+    stage.cancel(ms(30), "wide 0");
     assert_eq!(stage.started, ["narrow 0", "narrow 1"]);
 }
 
