@@ -32,8 +32,8 @@ const DRAINS: u64 = 8;
 /// execute for long, does not keep wide requests waiting for hours.
 const LONGEST_DEBT: Nanos = Nanos::from_millis(10_000);
 
-/// A flow that has received less than its share pays for a drain from its own start on, but no earlier than what each flow can receive in
-/// this time before virtual time.
+/// A flow that comes back with savings pays for a drain from its own start on, but no earlier than what each flow can receive in this
+/// time before virtual time.
 const SAVED_FOR_DRAINS: Nanos = Nanos::from_millis(10);
 
 /// The head that was next when last something did not fit.
@@ -245,17 +245,18 @@ impl<W: Copy> QueueSet<W> {
     }
 
     /// The virtual time from which on the tenant of `flow` pays for the drain for a request of so many `seats`, if it has paid for those
-    /// before: the flow's own start, if it is behind virtual time. So a client that sends one wide request after the other need not wait
-    /// after each, as long as all that it uses and keeps idle is less than its share.
+    /// before: the flow's own start, if it had [saved](Self::raise_start) when its line began. So a client that sends one wide request
+    /// after the other need not wait after each, as long as all that it uses and keeps idle is less than its share.
     fn pays_from(&self, flow: u32, seats: Seats) -> SeatSeconds {
         let now = self.virtual_time.r();
+        let known = self.flows.at(flow);
         // The start shows neither what was idle for requests of most of the level, nor what other names of a tenant of many received.
-        if seats > self.limit / 2 || self.flows.weight_of(flow) != Weight::ONE {
+        if !known.saved || seats > self.limit / 2 || self.flows.weight_of(flow) != Weight::ONE {
             return now;
         }
         let saved = self.received_in(SAVED_FOR_DRAINS);
         let earliest = SeatSeconds::from_units(now.units().saturating_sub(saved));
-        self.flows.at(flow).start.max(earliest).min(now)
+        known.start.max(earliest).min(now)
     }
 
     /// The work by which a flow has to be ahead so that drains are cheap, in units of seat-seconds: between two drains each flow

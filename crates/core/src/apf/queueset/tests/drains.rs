@@ -114,37 +114,38 @@ fn the_level_goes_on_draining_for_the_next_request_of_a_flow_when_one_gives_up()
     assert_eq!(paid(&stage), SeatSeconds::ZERO, "it is paid for once");
     stage.finish(ms(26), "narrow 0");
     assert_eq!(stage.started, ["narrow 0", "wide 1", "narrow 1"]);
-    // In 26 ms virtual time advances by five seats for two flows. The flow began to wait at 0 and has received nothing since, but saves
-    // no more than half of eight seats for 10 ms.
+    // In 26 ms virtual time advances by five seats for two flows.
     let until = SeatSeconds::product(5, Duration::from_millis(13));
-    let saved = SeatSeconds::product(4, Duration::from_millis(10));
     let idle = SeatSeconds::product(3, Duration::from_millis(26));
-    assert_eq!(paid(&stage), until.minus(saved).plus(idle));
+    assert_eq!(paid(&stage), until.plus(idle));
 }
 
-/// A wide request has started for which three of eight seats were idle for 4 ms, or as many as `narrow` left.
-fn was_drained_for(width: Seats, narrow: Seats) -> Stage {
+/// A client that was away for 100 ms sends a request of `width` seats, for which three of eight seats are idle for 4 ms.
+fn after_a_pause(width: Seats) -> Stage {
     let mut stage = Stage::new(improved(queues(8, 50, 1), 8));
-    stage.arrive(ms(0), "narrow 0", NARROW, Work::seats(narrow));
-    stage.arrive(ms(0), "wide 0", WIDE, Work::seats(width));
-    stage.arrive(ms(0), "narrow 1", NARROW, Work::ONE);
-    stage.finish(ms(4), "narrow 0");
-    assert_eq!(stage.started, ["narrow 0", "wide 0", "narrow 1"]);
+    stage.arrive(ms(0), "early", WIDE, Work::ONE);
+    stage.finish(ms(1), "early");
+    stage.arrive(ms(100), "narrow 0", NARROW, Work::seats(5));
+    stage.arrive(ms(100), "wide 0", WIDE, Work::seats(width));
+    stage.arrive(ms(100), "narrow 1", NARROW, Work::ONE);
+    assert_eq!(stage.started, ["early", "narrow 0"], "the level is drained");
+    stage.finish(ms(104), "narrow 0");
+    assert_eq!(stage.started[2..], ["wide 0", "narrow 1"]);
     stage
 }
 
 #[test]
-fn who_has_received_less_than_its_share_pays_from_its_own_start_on() {
-    let idle = SeatSeconds::product(3, Duration::from_millis(4));
-    assert_eq!(paid(&was_drained_for(4, 5)), idle);
+fn who_comes_back_with_savings_pays_for_a_drain_with_them() {
+    let stage = after_a_pause(4);
+    assert!(paid(&stage) > SeatSeconds::ZERO);
+    assert!(paid(&stage) <= stage.set.virtual_time.r(), "it has paid");
 }
 
 #[test]
-fn who_takes_most_of_the_level_pays_from_virtual_time_on() {
-    // In 4 ms virtual time advances by five seats for two flows.
-    let until = SeatSeconds::product(5, Duration::from_millis(2));
+fn savings_do_not_pay_for_a_drain_for_a_request_of_most_of_the_level() {
+    let stage = after_a_pause(5);
     let idle = SeatSeconds::product(3, Duration::from_millis(4));
-    assert_eq!(paid(&was_drained_for(5, 5)), until.plus(idle));
+    assert_eq!(paid(&stage), stage.set.virtual_time.r().plus(idle));
 }
 
 #[test]
@@ -160,8 +161,7 @@ fn the_level_does_not_go_on_draining_for_a_wider_request() {
     stage.arrive(ms(0), "wider", WIDE, Work::seats(4));
     stage.arrive(ms(0), "narrow 1", NARROW, Work::ONE);
     assert_eq!(stage.started, ["narrow 0"], "the level is drained");
-    // More was idle than the flow has saved, so a drain of its own would have to wait.
-    stage.cancel(ms(30), "wide 0");
+    stage.cancel(ms(20), "wide 0");
     assert_eq!(stage.started, ["narrow 0", "narrow 1"]);
 }
 
