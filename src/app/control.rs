@@ -89,10 +89,6 @@ impl ControlTasks {
             hosting.serve_on_main_port(&view);
         }
         let applier = self.applier(&control);
-        if let Some(servers) = &self.servers {
-            servers.start(&self.config, applier.clone(), &control);
-            servers.expose(&self.telemetry);
-        }
         let admin = self.start_admin_ports(gateway, view)?;
         let upstream = settings::upstream_name(&self.config);
         tracing::info!(
@@ -105,7 +101,7 @@ impl ControlTasks {
         register_load_metrics(gateway, &self.telemetry);
         register_defence_metrics(gateway, &self.telemetry);
         tasks::spawn(&control, Arc::clone(&self.telemetry).run());
-        self.start_flow_control(&control);
+        self.start_flow_control(&control, &applier);
         tasks::spawn(&control, followed_files::follow(self.renewals.files));
         if let Some(admission) = self.admission {
             admission.start(&control, &self.policies.state);
@@ -212,8 +208,12 @@ impl ControlTasks {
         Ok(addresses)
     }
 
-    /// Starts the rebalancing of seats, and counting the upstream's objects.
-    fn start_flow_control(&self, control: &Handle) {
+    /// Starts the rebalancing of seats, counting the upstream's objects, and watching over several servers.
+    fn start_flow_control(&self, control: &Handle, applier: &Applier) {
+        if let Some(servers) = &self.servers {
+            servers.start(&self.config, applier.clone(), control);
+            servers.expose(&self.telemetry);
+        }
         let flow_control = || Arc::clone(&self.flow_control);
         if self.config.has_upstream {
             let client = self.clients.streams.clone();

@@ -1,6 +1,7 @@
 //! Reads policy objects from their source, compiles them, and applies the policy. An invalid set changes
 //! nothing: the last good policy stays in force.
 
+mod compiling;
 pub(super) mod last_good;
 pub(super) mod policy_report;
 pub(super) mod policy_sync;
@@ -11,6 +12,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::Notify;
 
 use self::{
+    compiling::Compiling,
     last_good::{PolicyKeeper, StateDirectory, name_of_directory, name_of_store},
     policy_report::ReportedOrigin,
     policy_sync::PolicySync,
@@ -20,13 +22,9 @@ use super::{hosted_api::HostedApi, settings, throttle::Throttle};
 use fairgate_base::clock::Clock;
 use fairgate_config::Config;
 use fairgate_core::{
-    apf::{
-        Compiled, ObjectSet, Policy, PolicySettings, Seats,
-        objects::{Bootstrap, ObjectChanges},
-    },
+    apf::{Compiled, Seats, objects::ObjectChanges},
     finding::Finding,
     sync::{Mutex, lock},
-    time::Time,
 };
 use fairgate_observe::{GatewayMetrics, Telemetry};
 use fairgate_policy_sources::{
@@ -299,63 +297,6 @@ async fn first_of(mut source: ConfiguredSource, patience: Duration) -> Found {
     (Some(source), documents.ok())
 }
 
-/// The input of compiling a policy.
-#[derive(Clone, Debug)]
-pub(super) struct Compiling {
-    pub(super) settings: PolicySettings,
-    /// Which built-in objects the gateway adds.
-    pub(super) bootstrap: Bootstrap,
-    /// Whether the documents, if any, are the complete contents of an API, built-in objects included.
-    whole: bool,
-    /// Shared, because a failed change keeps them.
-    pub(super) documents: Option<Arc<DocumentSet>>,
-    /// Where they come from, in words; `None` if the built-in objects are all there is.
-    pub(super) source: Option<String>,
-    /// Since when the policy compiled from this is in force.
-    pub(super) in_force_since: Time,
-}
-
-impl Compiling {
-    /// Which built-in objects are added to the documents. Until the contents of an API are known, the gateway
-    /// adds all of them itself.
-    fn added(&self) -> Bootstrap {
-        let any = self.documents.as_ref();
-        let any = any.is_some_and(|set| !set.documents.is_empty());
-        if self.whole && any {
-            Bootstrap::Mandatory
-        } else {
-            self.bootstrap
-        }
-    }
-
-    /// Compiles the documents. Objects that the policy `before` has already cost less.
-    fn compile(&self, before: Option<&Policy>) -> Result<Compiled, Vec<Finding>> {
-        let (objects, unreadable) = match self.documents.as_deref() {
-            None => (ObjectSet::default(), Vec::new()),
-            Some(set) => (set.objects(), set.findings.clone()),
-        };
-        let objects = objects.with_bootstrap(self.added());
-        let compiled = match before {
-            None => Policy::compile(&objects, &self.settings),
-            Some(before) => before.recompile(&objects, &self.settings),
-        };
-        let refused = unreadable.iter().any(Finding::is_error);
-        let mut all = unreadable;
-        match compiled {
-            Ok(mut compiled) if !refused => {
-                all.append(&mut compiled.findings);
-                compiled.findings = all;
-                Ok(compiled)
-            }
-            Ok(_) => Err(all),
-            Err(findings) => {
-                all.extend(findings);
-                Err(all)
-            }
-        }
-    }
-}
-
 /// Compiles policies and applies them to flow control; an invalid one leaves the last good one in force.
 #[derive(Clone)]
 pub(super) struct Applier {
@@ -573,7 +514,13 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use fairgate_core::apf::{Semantics, objects::ParsedDocument};
+    use fairgate_core::{
+        apf::{
+            PolicySettings, Semantics,
+            objects::{Bootstrap, ParsedDocument},
+        },
+        time::Time,
+    };
 
     /// The names of the levels in force with the level `own`, or with no object if `empty`.
     fn levels(whole: bool, empty: bool) -> Vec<String> {
