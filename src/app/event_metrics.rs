@@ -11,24 +11,19 @@ use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
 };
-use fairgate_upstream::{
-    lookup::LookupOutcome, servers::UpstreamServers, token_review::TokenReviews,
-};
+use fairgate_upstream::{lookup::LookupOutcome, token_review::TokenReviews};
 
-/// Counts connections to the upstream. Of several servers it is up while one takes requests.
+/// Counts connections to the upstream. If one cannot be opened, the upstream is down, unless it has several servers.
 pub(super) fn connections(
     metrics: &Arc<GatewayMetrics>,
-    servers: Option<Arc<UpstreamServers>>,
+    has_servers: bool,
 ) -> EventSink<ConnectionEvent> {
     let metrics = Arc::clone(metrics);
     EventSink::new(move |event| match event {
         ConnectionEvent::Opened => metrics.upstream_opened(),
         ConnectionEvent::NotOpened => {
             metrics.upstream_failed(UpstreamFailure::Connect);
-            if !servers
-                .as_ref()
-                .is_some_and(|servers| servers.is_any_open())
-            {
+            if !has_servers {
                 metrics.upstream_down();
             }
         }

@@ -131,16 +131,15 @@ impl Reload {
         };
         let documents = documents.map(load).map(Arc::new);
         let revision = documents.as_ref().map(|set| set.revision.clone());
-        let mut policy = settings::policy(&new, self.hash_key);
-        if let Some(servers) = &self.servers {
-            // Servers with seats of their own keep them; what all have together follows from their state.
-            servers.share_seats(new.flow_control.total_seats);
-            policy.total_seats = *servers.total_seats().borrow();
-        }
+        let policy = settings::policy(&new, self.hash_key);
         let (applied, findings) = self.applier.apply(|compiling| {
             // That of a fleet is not the one that this gateway started with.
             let hash_key = compiling.settings.hash_key;
             compiling.settings = policy;
+            if let Some(servers) = &self.servers {
+                // What all have together follows from their state.
+                compiling.settings.total_seats = *servers.total_seats().borrow();
+            }
             compiling.settings.hash_key = hash_key;
             if moved {
                 compiling.documents = documents;
@@ -155,6 +154,10 @@ impl Reload {
             return false;
         }
         self.rules.store(Arc::new(rules));
+        if let Some(servers) = &self.servers {
+            // Servers with seats of their own keep them.
+            servers.share_seats(new.flow_control.total_seats);
+        }
         self.applier
             .flow_control()
             .configure(settings::flow_control(&new));

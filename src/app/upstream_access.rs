@@ -12,7 +12,7 @@ use super::{
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_config::{Authorities, Config};
 use fairgate_core::apf::Seats;
-use fairgate_observe::{HealthChecks, Telemetry};
+use fairgate_observe::{HealthChecks, Telemetry, catalogue};
 use fairgate_upstream::{
     endpoint::Endpoint,
     server_monitor::{self, ServerMonitor},
@@ -52,7 +52,7 @@ impl UpstreamAccess {
             None => UpstreamTarget::One(endpoint.clone()),
         };
         if let Some(servers) = &servers {
-            runtime.block_on(server_monitor::resolve(servers));
+            runtime.block_on(server_monitor::resolve_first(servers));
         }
         Ok(Self {
             clients: settings::upstream_clients(config, &target, &credential),
@@ -114,9 +114,14 @@ impl ServersInUse {
         })
     }
 
-    /// Exposes the metrics and the dump of the servers.
+    /// Exposes the metrics and the dump of the servers. The upstream is up while one of them takes requests.
     pub(super) fn expose(&self, telemetry: &Telemetry) {
         telemetry.set_servers(Arc::clone(&self.servers));
+        let servers = Arc::clone(&self.servers);
+        let metrics = telemetry.metrics();
+        metrics.observe_gauge(&catalogue::UPSTREAM_UP, move || {
+            f64::from(u8::from(servers.is_any_open()))
+        });
     }
 }
 

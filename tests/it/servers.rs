@@ -361,14 +361,48 @@ fn a_server_that_fails_all_it_is_asked_is_left_alone_though_it_says_that_it_is_r
         json!([{"url": url(fails.address), "seats": 10}, {"url": url(well.address), "seats": 10}]);
     let gateway = before(&entries, &json!({"upstream": {"spread": "request"}}));
     wait_until("it is ejected", || {
-        for _ in 0..10 {
-            let _ = get(&gateway, "root", "/api/v1/pods");
+        for user in ["root", "alice"].repeat(5) {
+            let _ = get(&gateway, user, "/api/v1/namespaces/a/pods/p");
         }
         !gateway
             .logged("it answers every request with an error, which the others do not")
             .is_empty()
     });
     wait_for_seats(&gateway, 10);
+}
+
+#[test]
+fn errors_to_one_user_say_nothing_about_a_server() {
+    let fails = TestUpstream::start(Speaks::Http1, |request| async move {
+        let mut answer = text("ok");
+        if request.uri().path().contains("broken") {
+            *answer.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+        }
+        answer
+    });
+    let well = TestUpstream::saying(Speaks::Http1, "served");
+    let entries =
+        json!([{"url": url(fails.address), "seats": 10}, {"url": url(well.address), "seats": 10}]);
+    let gateway = before(&entries, &json!({"upstream": {"spread": "request"}}));
+    let probes = |server: &TestUpstream| {
+        let seen = server.seen();
+        seen.iter()
+            .filter(|request| request.target == "/readyz")
+            .count()
+    };
+    // Through more periods than errors are looked at.
+    let until = probes(&fails) + 6;
+    while probes(&fails) < until {
+        let _ = get(&gateway, "alice", "/api/v1/namespaces/a/pods/broken");
+    }
+    assert_eq!(
+        of_server(
+            &gateway,
+            "fairgate_upstream_server_ejections_total",
+            fails.address
+        ),
+        Some(0)
+    );
 }
 
 /// An answer that begins at once and never ends.

@@ -19,7 +19,7 @@ use fairgate_fleet::{
     division::FleetDivision,
     gateway::{FleetGateway, GatewayState, Load},
     identity::{Fence, GatewayRun, KeyRevision},
-    records::{Report, SeatLedger},
+    records::{FormatError, Report, SeatLedger},
     remote::{Charge, RemoteCharges},
     settings::Settings,
 };
@@ -291,13 +291,17 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             self.own_key.revision = Some(KeyRevision(0));
             return Ok(());
         };
-        let report = Report::parse(&value).ok();
-        let is_mine = report.is_some_and(|report| report.gateway == self.parts.identity);
+        let is_mine = match Report::parse(&value) {
+            Ok(report) => report.gateway == self.parts.identity,
+            Err(FormatError::Version { .. }) => false,
+            // Somebody has damaged it; the next report replaces it.
+            Err(FormatError::Malformed { .. }) => self.own_key.is_ours,
+        };
         if !is_mine && self.own_key.is_ours {
             self.gateway.displace();
         }
-        self.own_key.revision = Some(revision);
         self.own_key.is_ours |= is_mine;
+        self.own_key.revision = Some(revision);
         Ok(())
     }
 
@@ -382,12 +386,13 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         loop {
             let load = self.parts.seats.load();
             let is_idle = load.executing == 0;
-            let told = if self.own_key.revision.is_none() {
-                self.read_own_key().await
-            } else {
-                self.write_report(load).await
-            };
-            if told.is_ok() && is_idle && self.own_key.revision.is_some() {
+            let is_key_known = self.own_key.revision.is_some() || self.read_own_key().await.is_ok();
+            if self.gateway.is_displaced() {
+                // The key is another process's.
+                return;
+            }
+            let told = is_key_known && self.write_report(load).await.is_ok();
+            if told && is_idle && self.own_key.revision.is_some() {
                 self.show();
                 return;
             }
@@ -454,7 +459,9 @@ fn to_json(record: &impl serde::Serialize) -> Result<Vec<u8>, EngineError> {
 fn parse_report(record: &StoredRecord, terms: &str) -> Result<(Report, KeyRevision), EngineError> {
     let report = Report::parse(&record.value);
     let report = report.map_err(|error| EngineError::new(format!("a report: {error}")))?;
-    if report.terms != terms && !report.terms.is_empty() {
+    // One that has left uses no seat, whatever its terms were.
+    let has_left = report.leaving && report.held == 0;
+    if report.terms != terms && !report.terms.is_empty() && !has_left {
         let (name, theirs) = (&report.gateway.name, &report.terms);
         return Err(EngineError::new(format!(
             "gateway {name} has other settings of the fleet ({theirs}) than this one ({terms}); give all the same"
@@ -504,5 +511,41 @@ impl<E: FleetEngine> LeaseApi for ElectionCalls<E> {
         lease: Option<&Value>,
     ) -> impl Future<Output = Result<Value, LeaseCallError>> + Send {
         self.engine.lease_call(method, lease)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::StoredRecord;
+    use serde_json::json;
+
+    fn record(terms: &str, leaving: bool, held: u32) -> StoredRecord {
+        let report = json!({
+            "version": 1, "gateway": {"name": "a", "incarnation": 1}, "sequence": 1, "epoch": 1, "held": held, "lapsed": false,
+            "leaving": leaving, "terms": terms,
+        });
+        StoredRecord {
+            value: serde_json::to_vec(&report).unwrap(),
+            revision: KeyRevision(7),
+        }
+    }
+
+    #[test]
+    fn other_terms_stop_the_coordinator_unless_the_gateway_has_left() {
+        for (terms, leaving, held, stops) in [
+            ("same", false, 5, false),
+            ("other", false, 5, true),
+            ("other", true, 5, true),
+            ("other", false, 0, true),
+            ("other", true, 0, false),
+        ] {
+            let parsed = parse_report(&record(terms, leaving, held), "same");
+            assert_eq!(
+                parsed.is_err(),
+                stops,
+                "{terms} {leaving} {held}: {parsed:?}"
+            );
+        }
     }
 }

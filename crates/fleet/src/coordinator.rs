@@ -220,7 +220,8 @@ impl Coordinator {
             self.must_read = true;
             return None;
         }
-        let epoch = Epoch(self.stored.epoch.0 + 1);
+        // After the last epoch there is none: somebody has written it.
+        let epoch = Epoch(self.stored.epoch.0.checked_add(1)?);
         let entries = self.entries(epoch, divide)?;
         let flows = self.flow_work();
         if !self.is_worth_writing(&entries, &flows) {

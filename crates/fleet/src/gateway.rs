@@ -313,7 +313,14 @@ impl FleetGateway {
 
     /// Stops dispatching for good. Report until a report with nothing executing is stored.
     pub fn leave(&mut self) {
-        self.phase = GatewayPhase::Leaving;
+        if self.phase == GatewayPhase::Running {
+            self.phase = GatewayPhase::Leaving;
+        }
+    }
+
+    /// Whether another process reports under this name.
+    pub fn is_displaced(&self) -> bool {
+        self.phase == GatewayPhase::Displaced
     }
 
     /// Another process reports under this name. What is granted may be used until it expires; after that there is no floor, because the

@@ -37,7 +37,7 @@ impl RemoteCharges {
             let more = others.map(|(gateway, work)| {
                 work.saturating_sub(before.get(gateway).copied().unwrap_or(*work))
             });
-            let work: u64 = more.sum();
+            let work = more.fold(0_u64, u64::saturating_add);
             if work > 0 {
                 let (level, flow) = key.clone();
                 charges.push(Charge { level, flow, work });

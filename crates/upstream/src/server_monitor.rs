@@ -1,7 +1,11 @@
 //! Watches over the servers: probes them, compares them, resolves their names again, and has watches move to a server that
 //! has too few.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use http::uri::PathAndQuery;
@@ -13,7 +17,9 @@ use crate::{
     dial_error::DialError,
     servers::{ConfiguredServer, UpstreamServer, UpstreamServers, log_condition},
 };
+use fairgate_base::clock::Clock;
 use fairgate_core::{
+    apf::Seats,
     servers::{
         health::{EjectionReason, Health, ServerProbe, ServerState},
         load::{PeriodOutcomes, ServerLoad},
@@ -21,14 +27,15 @@ use fairgate_core::{
         slowness::ShortestTime,
     },
     sync::lock,
+    time::Time,
 };
 
 /// How often servers are probed and compared.
 const PERIOD: Duration = Duration::from_secs(1);
 /// How long a probe may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How many periods pass between two resolutions of a name.
-const RESOLVE_EVERY: u32 = 5;
+/// How long after a resolution names are resolved again.
+const RESOLVE_EVERY: Duration = Duration::from_secs(5);
 /// How many periods are looked at for servers that answer with errors only.
 const ERROR_PERIODS: usize = 3;
 /// How many errors without any other answer in these periods are too many; and how many answers make another server a good one.
@@ -37,9 +44,6 @@ const MANY: u64 = 10;
 const MOVED_PART: u32 = 100;
 /// The longest answer to a probe that is read, in bytes.
 const MAX_PROBE_BYTES: usize = 64 << 10;
-
-/// The addresses of a name, as they were found last.
-type Found = Result<Vec<SocketAddr>, DialError>;
 
 /// Watches over the servers until it is dropped.
 pub struct ServerMonitor {
@@ -53,6 +57,8 @@ struct Watched {
     server: Arc<UpstreamServer>,
     client: ApiClient,
     periods: [PeriodOutcomes; ERROR_PERIODS],
+    /// How long the last probe took. Requests of one client may all be expensive; a server that answers probes fast is not slow.
+    probe_took: Duration,
 }
 
 impl Watched {
@@ -63,10 +69,18 @@ impl Watched {
             client: ApiClient::new(endpoint, credentials, ConnectionReuse::Pooled),
             server: Arc::clone(server),
             periods: Default::default(),
+            probe_took: Duration::ZERO,
         }
     }
 
-    async fn probe(&self) -> ServerProbe {
+    /// Asks the server whether it is ready. Returns how long that took, too.
+    async fn probe(&self, clock: &Clock) -> (ServerProbe, Duration) {
+        let begun = clock.now();
+        let result = self.ask().await;
+        (result, clock.now().since(begun))
+    }
+
+    async fn ask(&self) -> ServerProbe {
         let readyz = PathAndQuery::from_static("/readyz");
         let answer = self.client.get(readyz, "*/*", MAX_PROBE_BYTES);
         match timeout(PROBE_TIMEOUT, answer).await {
@@ -78,6 +92,13 @@ impl Watched {
         }
     }
 
+    /// Whether at least two users got errors in the last periods: one client's errors say nothing about the server.
+    fn errors_hit_several(&self) -> bool {
+        let users = self.periods.iter();
+        let users = users.fold(0_u64, |users, period| users | period.users_with_errors);
+        users.count_ones() > 1
+    }
+
     /// Answers and errors of the last periods.
     fn recent(&self) -> (u64, u64) {
         let sum = |of: fn(&PeriodOutcomes) -> u64| self.periods.iter().map(of).sum();
@@ -86,10 +107,10 @@ impl Watched {
 
     fn shortest(&self) -> Option<ShortestTime> {
         let last = self.periods.last()?;
-        let nanos = last.shortest_nanos?;
+        let probe = u64::try_from(self.probe_took.as_nanos()).unwrap_or(u64::MAX);
         Some(ShortestTime {
             answers: last.answers,
-            nanos,
+            nanos: last.shortest_nanos?.min(probe),
         })
     }
 }
@@ -104,24 +125,20 @@ impl ServerMonitor {
         }
     }
 
-    /// Probes once a second, and at once when a request found that a server cannot be reached.
-    pub async fn run(mut self) {
+    /// Probes once a second, and resolves names again beside that: names that are resolved slowly delay no probe.
+    pub async fn run(self) {
+        let servers = Arc::clone(&self.servers);
+        tokio::join!(resolve_again(&servers), self.watch());
+    }
+
+    async fn watch(mut self) {
         let mut period = tokio::time::interval(PERIOD);
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut periods = 0_u32;
         loop {
-            tokio::select! {
-                _ = period.tick() => {
-                    if periods.is_multiple_of(RESOLVE_EVERY) {
-                        resolve(&self.servers).await;
-                    }
-                    periods = periods.wrapping_add(1);
-                    self.probe_all().await;
-                    self.compare();
-                    self.rebalance();
-                }
-                () = self.servers.changed.notified() => {}
-            }
+            period.tick().await;
+            self.probe_all().await;
+            self.compare();
+            self.rebalance();
             self.servers.publish();
         }
     }
@@ -138,12 +155,20 @@ impl ServerMonitor {
                 self.watched.push(Watched::new(server, &self.credentials));
             }
         }
-        let results = join_all(self.watched.iter().map(Watched::probe)).await;
-        for (watched, result) in self.watched.iter().zip(results) {
+        let clock = &self.servers.clock;
+        let results = join_all(self.watched.iter().map(|watched| watched.probe(clock))).await;
+        for (watched, (result, took)) in self.watched.iter_mut().zip(results) {
             let now = self.servers.clock.now();
-            let changed = lock(&watched.server.health).probed(now, result);
+            let is_alone = !self.servers.is_any_open();
+            let mut health = lock(&watched.server.health);
+            let changed = health.probed(now, result);
+            if changed && is_alone && result == ServerProbe::Ready {
+                health.skip_slow_start();
+            }
+            drop(health);
             self.servers.after(&watched.server, changed);
             watched.server.apply_health(now);
+            watched.probe_took = took;
         }
     }
 
@@ -168,7 +193,8 @@ impl ServerMonitor {
                 })
             };
             let now = self.servers.clock.now();
-            if answers == 0 && errors >= MANY && is_other_well() {
+            let only_errors = answers == 0 && errors >= MANY && watched.errors_hit_several();
+            if only_errors && is_other_well() {
                 let mut health = lock(&watched.server.health);
                 let changed = health.requests_fail(now, EjectionReason::OnlyErrors);
                 drop(health);
@@ -203,7 +229,7 @@ impl ServerMonitor {
     fn surplus(&self, count: fn(&ServerLoad) -> u32) -> impl Iterator<Item = (&Watched, u32)> {
         let held = |watched: &Watched| Held {
             number: count(&watched.server.load),
-            capacity: watched.server.load.capacity(),
+            capacity: part_to_hold(&watched.server),
         };
         let held: Vec<_> = self.watched.iter().map(held).collect();
         let all: u32 = held.iter().map(|held| held.number).sum();
@@ -212,22 +238,52 @@ impl ServerMonitor {
     }
 }
 
-/// Resolves the names of which each address is a server. Addresses that are new are added, those that are gone take no new requests, and
-/// are forgotten when nothing runs there. Where a name cannot be resolved, what was known stays.
-pub async fn resolve(servers: &UpstreamServers) {
-    let resolved = |server: &ConfiguredServer| server.is_resolved;
+/// By how many seats the watches of a server are compared with those of others. A server that has just returned is to have its
+/// part soon, and keeps what it has; one that is slow is to have less.
+fn part_to_hold(server: &UpstreamServer) -> Seats {
+    match server.load.capacity() {
+        0 => 0,
+        capacity if server.condition().is_slow => capacity,
+        _ => server.load.seats(),
+    }
+}
+
+async fn resolve_again(servers: &UpstreamServers) {
+    if !servers.configured.iter().any(|server| server.is_resolved) {
+        return;
+    }
+    loop {
+        tokio::time::sleep(RESOLVE_EVERY).await;
+        resolve(servers, Health::added).await;
+    }
+}
+
+/// Resolves the names of which each address is a server, for the first time.
+pub async fn resolve_first(servers: &UpstreamServers) {
+    resolve(servers, Health::new).await;
+}
+
+/// Resolves the names of which each address is a server. Addresses that are new are added with this health, those that are gone take no
+/// new requests, and are forgotten when nothing runs there. Where a name cannot be resolved, what was known stays.
+async fn resolve(servers: &UpstreamServers, new_health: fn(Time) -> Health) {
     let names = servers.configured.iter().enumerate();
-    for (group, configured) in names.filter(|(_, server)| resolved(server)) {
-        let found = timeout(
-            configured.endpoint.connect_timeout(),
-            dial::resolve(&configured.endpoint),
-        );
-        let found = found.await.unwrap_or_else(|_elapsed| {
-            let url = Arc::clone(configured.endpoint.url());
+    let names = names.filter(|(_, server)| server.is_resolved);
+    let found = join_all(names.map(|(group, server)| async move {
+        let limit = server.endpoint.connect_timeout();
+        let found = timeout(limit, dial::resolve(&server.endpoint)).await;
+        let found = found.unwrap_or_else(|_elapsed| {
+            let url = Arc::clone(server.endpoint.url());
             Err(DialError::TimedOut { url })
         });
-        configured.endpoint.note(found.as_ref().err());
-        take(servers, group, &configured.endpoint, found);
+        server.endpoint.note(found.as_ref().err());
+        (group, server, found)
+    }));
+    for (group, server, found) in found.await {
+        if let Ok(addresses) = found
+            && !addresses.is_empty()
+        {
+            take(servers, group, server, &addresses, new_health);
+        }
     }
     servers.set_parts();
     servers.publish();
@@ -237,26 +293,23 @@ pub async fn resolve(servers: &UpstreamServers) {
 fn take(
     servers: &UpstreamServers,
     group: usize,
-    endpoint: &crate::endpoint::Endpoint,
-    found: Found,
+    name: &ConfiguredServer,
+    addresses: &[SocketAddr],
+    new_health: fn(Time) -> Health,
 ) {
-    let addresses = match found {
-        Ok(addresses) if !addresses.is_empty() => addresses,
-        _ => return,
-    };
     let list = servers.list.load_full();
     let mut next: Vec<Arc<UpstreamServer>> = Vec::with_capacity(list.len() + 1);
-    let is_found = |server: &UpstreamServer| {
-        let address = server.endpoint.fixed();
-        server.group != group || address.is_some_and(|address| addresses.contains(&address))
-    };
+    let now = servers.clock.now();
     for server in &*list {
-        let listed = is_found(server);
-        let was_listed = server
-            .is_listed
-            .swap(listed, std::sync::atomic::Ordering::Relaxed);
+        if server.group != group {
+            next.push(Arc::clone(server));
+            continue;
+        }
+        let address = server.endpoint.fixed();
+        let listed = address.is_some_and(|address| addresses.contains(&address));
+        let was_listed = server.is_listed.swap(listed, Ordering::Relaxed);
         if listed != was_listed {
-            server.apply_health(servers.clock.now());
+            server.apply_health(now);
             log_condition(server);
         }
         let is_used = server.load.in_use() > 0 || server.load.long_running() > 0;
@@ -266,25 +319,79 @@ fn take(
     }
     for address in addresses {
         let is_known = |server: &Arc<UpstreamServer>| {
-            server.group == group && server.endpoint.fixed() == Some(address)
+            server.group == group && server.endpoint.fixed() == Some(*address)
         };
         if next.iter().any(is_known) {
             continue;
         }
-        let now = servers.clock.now();
-        // The first addresses may have all their seats at once: there are no others that could serve meanwhile.
-        let health = if list.is_empty() {
-            Health::new(now)
-        } else {
-            Health::added(now)
-        };
-        let endpoint = endpoint.at_address(address);
+        let endpoint = name.endpoint.at_address(*address);
         tracing::info!(server = %endpoint.name(), name = %endpoint.authority(), "an address of an API server was found");
         let places = Arc::clone(&servers.places);
-        next.push(Arc::new(UpstreamServer::new(
-            endpoint, 1, group, health, places,
-        )));
+        let server = UpstreamServer::new(endpoint, 1, group, new_health(now), places);
+        next.push(Arc::new(server));
     }
     servers.list.store(Arc::new(next));
     servers.places.wake();
+}
+
+#[cfg(test)]
+mod tests {
+    use fairgate_core::servers::load::HasLoad as _;
+
+    use super::*;
+    use crate::{endpoint::Endpoint, servers::Spread};
+
+    fn name(authority: &'static str) -> ConfiguredServer {
+        ConfiguredServer {
+            endpoint: Endpoint::new(http::uri::Authority::from_static(authority), None),
+            seats: Some(10),
+            is_resolved: true,
+        }
+    }
+
+    fn found(servers: &UpstreamServers, group: usize, addresses: &[&str]) {
+        let addresses: Vec<SocketAddr> = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        take(
+            servers,
+            group,
+            &servers.configured[group],
+            &addresses,
+            Health::new,
+        );
+        servers.set_parts();
+    }
+
+    /// The servers with their capacities.
+    fn capacities(servers: &UpstreamServers) -> Vec<(String, Seats)> {
+        let list = servers.list();
+        let one =
+            |server: &Arc<UpstreamServer>| (server.name().to_string(), server.load().capacity());
+        list.iter().map(one).collect()
+    }
+
+    #[test]
+    fn an_address_that_is_gone_takes_nothing_new_whatever_another_name_resolves_to() {
+        let names = vec![name("a:1"), name("b:1")];
+        let servers = UpstreamServers::new(names, 20, Spread::Request, Clock::manual(Time::ZERO));
+        found(&servers, 0, &["10.0.0.1:1", "10.0.0.2:1"]);
+        found(&servers, 1, &["10.1.0.1:1"]);
+        let all = [("10.0.0.1:1", 10), ("10.0.0.2:1", 10), ("10.1.0.1:1", 10)];
+        assert_eq!(
+            capacities(&servers),
+            all.map(|(name, seats)| (name.to_owned(), seats))
+        );
+        // Something runs at the first.
+        servers.list()[0].load().count_long_running(true);
+        let first = Arc::clone(&servers.list()[0]);
+        found(&servers, 0, &["10.0.0.2:1"]);
+        found(&servers, 1, &["10.1.0.1:1"]);
+        let gone = [("10.0.0.1:1", 0), ("10.0.0.2:1", 10), ("10.1.0.1:1", 10)];
+        assert_eq!(
+            capacities(&servers),
+            gone.map(|(name, seats)| (name.to_owned(), seats))
+        );
+        first.load().count_long_running(false);
+        found(&servers, 0, &["10.0.0.2:1"]);
+        assert_eq!(capacities(&servers).len(), 2, "it is forgotten");
+    }
 }

@@ -207,7 +207,7 @@ impl<W: Copy> Level<W> {
         });
     }
 
-    /// Flows, by their hashes, received so many seat-milliseconds at other gateways: see [`QueueSet::charge_elsewhere`].
+    /// Flows, by their hashes, received so many seat-milliseconds at other gateways: they pay for it here.
     pub fn charge_elsewhere(&self, charges: impl IntoIterator<Item = (u64, u64)>) {
         let mut guarded = lock(&self.shared.guarded);
         for (flow, seat_millis) in charges {

@@ -150,6 +150,11 @@ impl Health {
         }
     }
 
+    /// It may have all its seats at once: there is no other server that could serve meanwhile.
+    pub fn skip_slow_start(&mut self) {
+        self.warming_since = None;
+    }
+
     /// A request found that no connection can be opened. Whether the state changed.
     pub fn not_connected(&mut self, now: Time) -> bool {
         self.eject(now, EjectionReason::NotConnected)

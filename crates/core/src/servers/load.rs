@@ -41,6 +41,8 @@ struct Outcomes {
     failed_in_a_row: AtomicU32,
     answers: AtomicU64,
     errors: AtomicU64,
+    /// The users who got errors: a bit for each, by a hash of the name.
+    users_with_errors: AtomicU64,
     /// The shortest time to an answer in nanoseconds, plus one; 0 if there was none.
     shortest: AtomicU64,
 }
@@ -50,8 +52,10 @@ struct Outcomes {
 pub struct PeriodOutcomes {
     /// Responses whose status is below 500.
     pub answers: u64,
-    /// Responses of status 500 and more.
+    /// Responses of status 500 and more, but for those that a client's own time limit can cause.
     pub errors: u64,
+    /// The users who got them: a bit for each, of 64 that several users may share.
+    pub users_with_errors: u64,
     /// The shortest time from sending a request to the head of its response, in nanoseconds.
     pub shortest_nanos: Option<u64>,
 }
@@ -106,14 +110,15 @@ impl ServerLoad {
     /// Lets it be charged so many seats from now on. What runs is not affected.
     pub fn set_capacity(&self, capacity: Seats) {
         let capacity = capacity.min(MOST_SEATS);
-        if self.capacity.swap(capacity, Ordering::AcqRel) < capacity {
+        // Less is news, too: who waits for this server has to wait for another, and where none is left all are tried.
+        if self.capacity.swap(capacity, Ordering::AcqRel) != capacity {
             self.places.wake();
         }
     }
 
     /// It takes no new requests from now on.
     pub fn close(&self) {
-        self.capacity.store(0, Ordering::Release);
+        self.set_capacity(0);
     }
 
     /// Seats that requests under flow control have here.
@@ -147,12 +152,9 @@ impl ServerLoad {
         count(&self.long_running, is_begin);
     }
 
-    /// The seats that it adds to those of all servers: its capacity, or what still runs if it takes no new requests.
+    /// The seats that it adds to those of all servers: its capacity, or what still runs if that is more.
     pub fn contribution(&self) -> Seats {
-        match self.capacity() {
-            0 => self.charged().min(self.seats()),
-            capacity => capacity,
-        }
+        self.capacity().max(self.charged().min(self.seats()))
     }
 
     /// The seats to go by: its capacity, or, where no server takes requests and all are tried, what it was configured with.
@@ -217,13 +219,17 @@ impl ServerLoad {
         self.places.wake();
     }
 
-    /// A response arrived, `nanos` after the request had been sent.
-    pub fn answered(&self, status_is_error: bool, nanos: u64) {
+    /// A response that is an error of the server arrived, to a user whose name has this hash.
+    pub fn answered_with_error(&self, user: u64) {
+        self.outcomes.errors.fetch_add(1, Ordering::Relaxed);
+        self.outcomes
+            .users_with_errors
+            .fetch_or(1 << (user % 64), Ordering::Relaxed);
+    }
+
+    /// Another response arrived, `nanos` after the request had been sent.
+    pub fn answered(&self, nanos: u64) {
         let outcomes = &self.outcomes;
-        if status_is_error {
-            outcomes.errors.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
         outcomes.answers.fetch_add(1, Ordering::Relaxed);
         if outcomes.failed_in_a_row.load(Ordering::Relaxed) != 0 {
             outcomes.failed_in_a_row.store(0, Ordering::Relaxed);
@@ -260,6 +266,7 @@ impl ServerLoad {
         PeriodOutcomes {
             answers: self.outcomes.answers.swap(0, Ordering::Relaxed),
             errors: self.outcomes.errors.swap(0, Ordering::Relaxed),
+            users_with_errors: self.outcomes.users_with_errors.swap(0, Ordering::Relaxed),
             shortest_nanos: self
                 .outcomes
                 .shortest

@@ -8,7 +8,7 @@
 //!
 //! A server is never charged more seats than its *capacity* by requests that flow control limits, but for one request that is
 //! wider than the server and has it for itself. The dispatcher starts requests of at most L seats together, and L is the sum of
-//! [`ServerLoad::contribution`] of all servers. A request of one seat therefore finds room: if all servers were full, all L seats
+//! [`ServerLoad::contribution`](load::ServerLoad::contribution) of all servers. A request of one seat therefore finds room: if all servers were full, all L seats
 //! would be in use without it. A wider one may have to wait here until one server has so much room; so does a request that was
 //! started just before L fell.
 //!

@@ -170,8 +170,37 @@ fn what_runs_on_a_server_that_is_closed_does_not_take_seats_from_the_others() {
     let (_, held) = placed(&servers, 12);
     servers[2].0.close();
     assert_eq!(total_seats(&servers), 24, "20, and 4 that still run");
+    // It is back, with a part of its seats and all that runs there.
+    servers[2].0.set_capacity(1);
+    assert_eq!(total_seats(&servers), 24);
     drop(held);
-    assert_eq!(total_seats(&servers), 20);
+    assert_eq!(total_seats(&servers), 21);
+}
+
+#[test]
+fn who_waits_for_a_server_that_is_closed_waits_for_another() {
+    let (servers, places) = servers(&[4, 4]);
+    let (_, mut held) = placed(&servers, 8);
+    let mut waiting = WaitingForServer::new(Arc::clone(&places));
+    assert!(poll(&mut waiting, &servers, 4).is_none());
+    let of_first = |charge: &ServerCharge<Server>| Arc::ptr_eq(charge.server(), &servers[0]);
+    for closed in [0, 1] {
+        // Whichever it has claimed.
+        servers[closed].0.close();
+        assert!(poll(&mut waiting, &servers, 4).is_none());
+        servers[closed].0.set_capacity(4);
+    }
+    servers[1].0.close();
+    assert!(poll(&mut waiting, &servers, 4).is_none());
+    while let Some(index) = held.iter().position(of_first) {
+        held.remove(index);
+        // Nobody else takes the room.
+        assert!(matches!(
+            choose(&servers, wide(1), Preference::default()),
+            Choice::Full
+        ));
+    }
+    assert!(poll(&mut waiting, &servers, 4).is_some_and(|charge| of_first(&charge)));
 }
 
 fn poll(
@@ -337,4 +366,7 @@ fn a_server_that_answers_probes_and_fails_requests_stays_away_longer_each_time()
     assert!(health.requests_fail(at(now), EjectionReason::OnlyErrors));
     assert!(!health.probed(at(now + 1_000), ServerProbe::Ready));
     assert!(health.probed(at(now + 2_000), ServerProbe::Ready));
+    assert_eq!(health.capacity(at(now + 2_000), 100), 10);
+    health.skip_slow_start();
+    assert_eq!(health.capacity(at(now + 2_000), 100), 100);
 }

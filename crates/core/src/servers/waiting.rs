@@ -49,6 +49,12 @@ impl<S: HasLoad> WaitingForServer<S> {
             // From now on the end of a request wakes this one; what ended before is seen below.
             server.load().set_waiting(true);
         }
+        if let Some(closed) = self
+            .claimed
+            .take_if(|claimed| claimed.load().capacity() == 0)
+        {
+            closed.load().give_up_claim();
+        }
         let claim = self.claimed.as_ref();
         let claim =
             claim.and_then(|claimed| servers.iter().position(|s| StdArc::ptr_eq(s, claimed)));

@@ -5,11 +5,12 @@
 //! may have one connection for each lane in any case.
 
 use std::sync::{
-    Arc,
+    Arc, Weak,
     atomic::{AtomicUsize, Ordering},
 };
 
 use super::lane::Lane;
+use fairgate_core::sync::{Mutex, lock};
 
 /// The shared connections of all cores.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct ConnectionLimit {
     all: Option<Arc<Self>>,
     /// How many servers there are.
     servers: AtomicUsize,
+    /// The limits of each server, by its name.
+    of_servers: Mutex<Vec<(Arc<str>, Weak<Self>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -46,18 +49,28 @@ impl ConnectionLimit {
             lanes: Default::default(),
             all: None,
             servers: AtomicUsize::new(1),
+            of_servers: Mutex::default(),
         })
     }
 
-    /// The same limits for the connections to one of several servers. Its streams are counted here as well.
-    pub fn of_server(self: &Arc<Self>) -> Arc<Self> {
-        Arc::new(Self {
+    /// The same limits for the connections of all cores to one of several servers, by its name. Its streams are counted here as well.
+    pub fn of_server(self: &Arc<Self>, name: &Arc<str>) -> Arc<Self> {
+        let mut known = lock(&self.of_servers);
+        known.retain(|(_, limit)| limit.strong_count() > 0);
+        let found = known.iter().find(|(of, _)| of == name);
+        if let Some(limit) = found.and_then(|(_, limit)| limit.upgrade()) {
+            return limit;
+        }
+        let limit = Arc::new(Self {
             max_connections: self.max_connections,
             streams_each: AtomicUsize::new(self.streams_each.load(Ordering::Relaxed)),
             lanes: Default::default(),
             all: Some(Arc::clone(self)),
             servers: AtomicUsize::new(1),
-        })
+            of_servers: Mutex::default(),
+        });
+        known.push((Arc::clone(name), Arc::downgrade(&limit)));
+        limit
     }
 
     /// Streams in use; always 0 for the lanes whose streams are not counted.
@@ -170,7 +183,12 @@ mod tests {
     fn each_server_has_the_whole_limit_and_streams_are_counted_together() {
         let all = ConnectionLimit::new(1, 100);
         all.set_servers(2);
-        let servers = [all.of_server(), all.of_server()];
+        let names = ["a", "b"].map(Arc::<str>::from);
+        let servers = names.each_ref().map(|name| all.of_server(name));
+        assert!(
+            Arc::ptr_eq(&servers[0], &all.of_server(&names[0])),
+            "of all cores"
+        );
         let guards = servers
             .each_ref()
             .map(|server| server.enter(Lane::Watches, false).unwrap());

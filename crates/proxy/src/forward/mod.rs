@@ -37,6 +37,7 @@ use std::{
     borrow::Cow,
     cell::Cell,
     future::Future,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -47,6 +48,7 @@ use fairgate_http1::RequestHeaderLines;
 use http::{
     HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, uri::PathAndQuery,
 };
+use http_body::Body as _;
 use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 use tokio::time::Sleep;
@@ -279,11 +281,22 @@ impl Forwarder {
         };
         let routes = choice.current();
         let chosen = choice.choose(&routes, &call, &[]).await;
-        let ChosenServer { server, route, .. } = chosen.ok_or(Refusal::UpstreamUnreachable)?;
+        let ChosenServer {
+            server,
+            route,
+            long_running,
+            ..
+        } = chosen.ok_or(Refusal::UpstreamUnreachable)?;
         let kind = call.kind;
-        let mut reply = tunnel::open(self, &route, call, upgrade).await?;
-        if let Some(guard) = LongRunningReply::of(kind, &server) {
-            reply.body_mut().hold(guard);
+        let opened = tunnel::open(self, &route, call, upgrade).await;
+        if matches!(opened, Err(Refusal::UpstreamUnreachable)) {
+            choice.servers().not_connected(&server);
+        }
+        let mut reply = opened?;
+        if let Some(held) = long_running {
+            reply
+                .body_mut()
+                .hold(Box::new(LongRunningReply::new(held, kind)));
         }
         Ok(reply)
     }
@@ -301,17 +314,31 @@ impl Forwarder {
         // A read may be what makes servers fail: it is not tried at all of them.
         let mut repeated = false;
         while let Some(chosen) = choice.choose(&routes, call, &excluded).await {
+            if call
+                .deadline
+                .is_some_and(|until| self.clock.turn() >= until)
+            {
+                // It has waited for room for too long: its client is not there any longer.
+                return Err(Refusal::UpstreamTimeout);
+            }
             let sent_at = self.clock.turn();
             let failure = match self
                 .send(&chosen.route, call, body, SameServer::Never)
                 .await
             {
                 Ok(mut reply) => {
-                    if let Some(guard) = LongRunningReply::of(call.kind, &chosen.server) {
-                        reply.body_mut().hold(guard);
-                    } else {
-                        let took = self.clock.turn().since(sent_at);
-                        chosen.server.answered(reply.status().as_u16(), took);
+                    match chosen.long_running {
+                        Some(held) if is_long_running(call.kind, &reply) => {
+                            reply
+                                .body_mut()
+                                .hold(Box::new(LongRunningReply::new(held, call.kind)));
+                        }
+                        Some(_) => {}
+                        None => {
+                            let took = self.clock.turn().since(sent_at);
+                            let (status, user) = (reply.status().as_u16(), hash_of_user(call));
+                            chosen.server.answered(status, took, user);
+                        }
                     }
                     return Ok(reply);
                 }
@@ -320,8 +347,11 @@ impl Forwarder {
             let servers = choice.servers();
             match failure.blame {
                 Blame::NotConnected => servers.not_connected(&chosen.server),
-                Blame::NotAnswered => servers.failed(&chosen.server),
-                Blame::Nobody => {}
+                // What pods answer through a server says nothing about the server.
+                Blame::NotAnswered if call.kind != RequestKind::LongRunning => {
+                    servers.failed(&chosen.server);
+                }
+                Blame::NotAnswered | Blame::Nobody => {}
             }
             refusal = failure.refusal;
             excluded.push(chosen.index);
@@ -521,6 +551,19 @@ fn target(call: &Call, endpoint: Option<&Endpoint>) -> Result<Uri, Refusal> {
         parts.authority = Some(endpoint.authority().clone());
     }
     Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
+}
+
+/// Whether a reply lasts for long: an error to a watch does not, and its body is for others to hold.
+fn is_long_running(kind: RequestKind, reply: &Reply) -> bool {
+    kind != RequestKind::Watch
+        || (reply.status() == StatusCode::OK && reply.body().size_hint().exact().is_none())
+}
+
+/// A hash of the user's name, to tell users apart.
+fn hash_of_user(call: &Call) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    call.digest.user.name.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Whether a server that could not be reached is tried again by itself.

@@ -47,6 +47,8 @@ pub(super) struct ChosenServer {
     pub(super) index: usize,
     pub(super) server: Arc<UpstreamServer>,
     pub(super) route: Rc<ServerRoute>,
+    /// Counts the call there, if it runs for long: from now on, so that many at a time are spread.
+    pub(super) long_running: Option<LongRunningAt>,
 }
 
 impl ServerChoice {
@@ -188,6 +190,10 @@ impl ServerRoutes {
         call.context.trace.set_upstream(&route.name);
         ChosenServer {
             index,
+            long_running: call
+                .kind
+                .is_long_running()
+                .then(|| LongRunningAt::new(&server)),
             server,
             route,
         }
@@ -202,14 +208,11 @@ pub(super) struct LongRunningReply {
 }
 
 impl LongRunningReply {
-    /// One more at `server`; `None` for other requests.
-    pub(super) fn of(kind: RequestKind, server: &Arc<UpstreamServer>) -> Option<Box<Self>> {
-        kind.is_long_running().then(|| {
-            Box::new(Self {
-                held: LongRunningAt::new(server),
-                is_watch: kind == RequestKind::Watch,
-            })
-        })
+    pub(super) fn new(held: LongRunningAt, kind: RequestKind) -> Self {
+        Self {
+            held,
+            is_watch: kind == RequestKind::Watch,
+        }
     }
 }
 

@@ -133,7 +133,7 @@ impl UpstreamSettings {
         Self {
             endpoint: endpoint.clone(),
             servers: None,
-            connection_limit: self.connection_limit.of_server(),
+            connection_limit: self.connection_limit.of_server(endpoint.name()),
             ..self.clone()
         }
     }

@@ -16,7 +16,7 @@ use std::sync::{
 };
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use self::moving::{MovingWatches, Wanted};
 use crate::endpoint::Endpoint;
@@ -144,11 +144,16 @@ impl UpstreamServer {
         self.counts.ejections.load(Ordering::Relaxed)
     }
 
-    /// A response with this status arrived so long after its request had been sent.
-    pub fn answered(&self, status: u16, took: std::time::Duration) {
+    /// A response with this status arrived so long after its request had been sent, to a user whose name has this hash.
+    pub fn answered(&self, status: u16, took: std::time::Duration, user: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let is_error = status >= 500;
-        self.load.answered(is_error, nanos);
+        match status {
+            // A client's own time limit causes it, too.
+            504 => {}
+            500.. => self.load.answered_with_error(user),
+            _ => self.load.answered(nanos),
+        }
         let counter = if is_error {
             &self.counts.errors
         } else {
@@ -242,14 +247,12 @@ pub struct UpstreamServers {
     /// The seats that servers without their own share.
     shared_seats: Mutex<Seats>,
     total: watch::Sender<Seats>,
-    /// Something happened that the monitor is to see at once.
-    pub(crate) changed: Notify,
     pub(crate) clock: Clock,
 }
 
 impl UpstreamServers {
     /// These servers, which share `shared_seats` if they have no seats of their own. The addresses of names that are resolved are
-    /// added by the monitor, or by [`resolve`](crate::server_monitor::resolve).
+    /// added by the monitor, or by [`resolve_first`](crate::server_monitor::resolve_first).
     pub fn new(
         configured: Vec<ConfiguredServer>,
         shared_seats: Seats,
@@ -282,7 +285,6 @@ impl UpstreamServers {
             spread,
             shared_seats: Mutex::new(shared_seats),
             total: watch::Sender::new(total),
-            changed: Notify::new(),
             clock,
         })
     }
@@ -351,7 +353,6 @@ impl UpstreamServers {
             server.apply_health(self.clock.now());
             self.publish();
             log_condition(server);
-            self.changed.notify_one();
         }
     }
 
