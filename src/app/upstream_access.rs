@@ -133,7 +133,8 @@ async fn follow_seats(servers: Arc<UpstreamServers>, applier: Applier) {
         let applier = applier.clone();
         let applied = tokio::task::spawn_blocking(move || applier.set_total_seats(seats)).await;
         if let Ok(Some(before)) = applied {
-            tracing::info!(
+            // A server that returns gets its seats step by step; the log says once that it is back.
+            tracing::debug!(
                 from = before,
                 to = seats,
                 "the seats of all API servers together changed"
