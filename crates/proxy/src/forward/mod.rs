@@ -37,7 +37,6 @@ use std::{
     borrow::Cow,
     cell::Cell,
     future::Future,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     pin::Pin,
     rc::Rc,
     sync::Arc,
@@ -48,7 +47,6 @@ use fairgate_http1::RequestHeaderLines;
 use http::{
     HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, uri::PathAndQuery,
 };
-use http_body::Body as _;
 use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 use tokio::time::Sleep;
@@ -328,7 +326,7 @@ impl Forwarder {
             {
                 Ok(mut reply) => {
                     match chosen.long_running {
-                        Some(held) if is_long_running(call.kind, &reply) => {
+                        Some(held) if server_choice::is_long_running(call.kind, &reply) => {
                             reply
                                 .body_mut()
                                 .hold(Box::new(LongRunningReply::new(held, call.kind)));
@@ -336,7 +334,8 @@ impl Forwarder {
                         Some(_) => {}
                         None => {
                             let took = self.clock.turn().since(sent_at);
-                            let (status, user) = (reply.status().as_u16(), hash_of_user(call));
+                            let (status, user) =
+                                (reply.status().as_u16(), server_choice::hash_of_user(call));
                             chosen.server.answered(status, took, user);
                         }
                     }
@@ -551,19 +550,6 @@ fn target(call: &Call, endpoint: Option<&Endpoint>) -> Result<Uri, Refusal> {
         parts.authority = Some(endpoint.authority().clone());
     }
     Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
-}
-
-/// Whether a reply lasts for long: an error to a watch does not, and its body is for others to hold.
-fn is_long_running(kind: RequestKind, reply: &Reply) -> bool {
-    kind != RequestKind::Watch
-        || (reply.status() == StatusCode::OK && reply.body().size_hint().exact().is_none())
-}
-
-/// A hash of the user's name, to tell users apart.
-fn hash_of_user(call: &Call) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    call.digest.user.name.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// Whether a server that could not be reached is tried again by itself.

@@ -8,14 +8,18 @@ use std::{
     any::Any,
     cell::{Cell, RefCell},
     future::poll_fn,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
 };
 
+use http::StatusCode;
+use http_body::Body as _;
+
 use super::{UpstreamSettings, route::ServerRoute};
 use fairgate_base::clock::Clock;
-use fairgate_call::{BodyEnd, Call, Peer, ReplyGuard, RequestKind};
+use fairgate_call::{BodyEnd, Call, Peer, Reply, ReplyGuard, RequestKind};
 use fairgate_core::servers::{
     load::{Choice, HasLoad as _, Preference, ServerCharge, ServerDemand, choose},
     waiting::WaitingForServer,
@@ -231,4 +235,17 @@ impl ReplyGuard for LongRunningReply {
 /// The connection of `peer` no longer prefers a server: the next request chooses anew.
 pub(super) fn forget_preference(peer: &Peer) {
     peer.server.borrow_mut().take();
+}
+
+/// Whether a reply lasts for long: an error to a watch does not, and its body is for others to hold.
+pub(super) fn is_long_running(kind: RequestKind, reply: &Reply) -> bool {
+    kind != RequestKind::Watch
+        || (reply.status() == StatusCode::OK && reply.body().size_hint().exact().is_none())
+}
+
+/// A hash of the user's name, to tell users apart.
+pub(super) fn hash_of_user(call: &Call) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    call.digest.user.name.hash(&mut hasher);
+    hasher.finish()
 }
