@@ -69,7 +69,7 @@ use fairgate_upstream::endpoint::Endpoint;
 use outgoing_lines::OutgoingLines;
 use retryable_body::{BodyRecovery, RecoveredBody, RetryableBody};
 use route::ServerRoute;
-use send_failure::{AttemptFailure, Blame, ForwardFailure, may_be_passing};
+use send_failure::{AttemptFailure, Blame, Unanswered, may_be_passing, not_connected};
 use server_choice::{ChosenServer, LongRunningReply, ServerChoice};
 
 /// The maximum number of attempts to send a request, if sending it again is safe. More than two, because an upstream
@@ -259,15 +259,13 @@ impl Forwarder {
 
     async fn forward(&self, mut call: Call) -> Result<Reply, Refusal> {
         self.refuse_mixed_name()?;
-        let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
-        match &self.target {
-            Target::One(route) => {
-                let sent = self.send(route, &call, body, SameServer::Again).await;
-                sent.map_err(|failure| failure.refusal)
-            }
+        let route = match &self.target {
+            Target::One(route) => route,
             // Boxed, so that requests to one upstream do not carry the size of its future.
-            Target::Several(choice) => Box::pin(self.send_to_any(choice, &call, body)).await,
-        }
+            Target::Several(choice) => return Box::pin(self.send_to_any(choice, call)).await,
+        };
+        let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
+        self.send(route, &call, body, None).await
     }
 
     /// Opens a tunnel: it stays with the server that it was opened to.
@@ -300,12 +298,9 @@ impl Forwarder {
     }
 
     /// Sends the call to a server, and to others as long as that is safe and might help.
-    async fn send_to_any(
-        &self,
-        choice: &ServerChoice,
-        call: &Call,
-        mut body: ClientBody,
-    ) -> Result<Reply, Refusal> {
+    async fn send_to_any(&self, choice: &ServerChoice, mut call: Call) -> Result<Reply, Refusal> {
+        let mut body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
+        let call = &call;
         let routes = choice.current();
         let mut excluded = SmallVec::<[usize; 4]>::new();
         let mut refusal = Refusal::UpstreamUnreachable;
@@ -320,8 +315,9 @@ impl Forwarder {
                 return Err(Refusal::UpstreamTimeout);
             }
             let sent_at = self.clock.turn();
-            let failure = match self
-                .send(&chosen.route, call, body, SameServer::Never)
+            let unanswered = Unanswered::default();
+            refusal = match self
+                .send(&chosen.route, call, body, Some(&unanswered))
                 .await
             {
                 Ok(mut reply) => {
@@ -341,10 +337,10 @@ impl Forwarder {
                     }
                     return Ok(reply);
                 }
-                Err(failure) => failure,
+                Err(refusal) => refusal,
             };
-            let servers = choice.servers();
-            match failure.blame {
+            let (servers, blame) = (choice.servers(), unanswered.blame());
+            match blame {
                 Blame::NotConnected => servers.not_connected(&chosen.server),
                 // What pods answer through a server says nothing about the server.
                 Blame::NotAnswered if call.kind != RequestKind::LongRunning => {
@@ -352,12 +348,11 @@ impl Forwarder {
                 }
                 Blame::NotAnswered | Blame::Nobody => {}
             }
-            refusal = failure.refusal;
             excluded.push(chosen.index);
             drop(call.context.server_charge.borrow_mut().take());
             server_choice::forget_preference(&call.peer);
-            let is_read = failure.blame == Blame::NotAnswered;
-            match failure.unsent {
+            let is_read = blame == Blame::NotAnswered;
+            match unanswered.take_body() {
                 Some(whole) if !(is_read && std::mem::replace(&mut repeated, true)) => {
                     call.context.progress.set(RequestProgress::NotSent);
                     self.settings.events.send(ConnectionEvent::SentAgain);
@@ -369,14 +364,16 @@ impl Forwarder {
         Err(refusal)
     }
 
-    /// Sends the call, again if that failed and is safe, and returns the reply.
+    /// Sends the call, again if that failed and is safe, and returns the reply. If there are other servers, `unanswered` learns what
+    /// they need to know of a failure; one that could not be reached is not tried again then. An own place for that, because a result
+    /// with a body in it would cost each request two copies.
     async fn send(
         &self,
         route: &ServerRoute,
         call: &Call,
         body: ClientBody,
-        same_server: SameServer,
-    ) -> Result<Reply, ForwardFailure> {
+        unanswered: Option<&Unanswered>,
+    ) -> Result<Reply, Refusal> {
         let lane = lane_of(call);
         let mut body = body;
         let mut left = MAX_ATTEMPTS - 1;
@@ -391,16 +388,19 @@ impl Forwarder {
                 Ok(leased) => leased,
                 Err(error)
                     if left == MAX_ATTEMPTS - 1
-                        && same_server == SameServer::Again
+                        && unanswered.is_none()
                         && may_be_passing(&error) =>
                 {
                     left -= 1;
                     continue;
                 }
-                Err(error) => return Err(ForwardFailure::not_connected(&error, body)),
+                Err(error) => return Err(not_connected(&error, body, unanswered)),
             };
             let request = self.request(route, call, &leased)?;
-            match self.attempt(call, leased, request, body, same_server).await {
+            match self
+                .attempt(call, leased, request, body, unanswered.is_some())
+                .await
+            {
                 Ok(response) => {
                     let reply = self.reply(call, response);
                     // No upgrade was requested. A `101` must not be relayed, and the connection must not be used.
@@ -408,7 +408,7 @@ impl Forwarder {
                         tracing::warn!(
                             "the upstream switched protocols although no upgrade was requested"
                         );
-                        return Err(Refusal::UpstreamFailed.into());
+                        return Err(Refusal::UpstreamFailed);
                     }
                     return Ok(reply);
                 }
@@ -417,7 +417,7 @@ impl Forwarder {
                     left -= 1;
                     body = recovered;
                 }
-                Err(failed) => return Err(failed.into()),
+                Err(failed) => return Err(failed.refusal(unanswered)),
             }
         }
     }
@@ -428,7 +428,7 @@ impl Forwarder {
         leased: LeasedConnection,
         head: RequestHead<'_>,
         body: ClientBody,
-        same_server: SameServer,
+        has_others: bool,
     ) -> Result<UnreadResponse, AttemptFailure> {
         let recovery = BodyRecovery::of(&body);
         let shared = leased.shared();
@@ -467,7 +467,7 @@ impl Forwarder {
                 call.context.trace.request_bytes.set(0);
                 Err(AttemptFailure::Again(body))
             }
-            RecoveredBody::Whole(body) if may_repeat && same_server == SameServer::Never => {
+            RecoveredBody::Whole(body) if may_repeat && has_others => {
                 call.context.trace.request_bytes.set(0);
                 log_lost(trace, &error);
                 Err(AttemptFailure::Elsewhere(body))
@@ -550,15 +550,6 @@ fn target(call: &Call, endpoint: Option<&Endpoint>) -> Result<Uri, Refusal> {
         parts.authority = Some(endpoint.authority().clone());
     }
     Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
-}
-
-/// Whether a server that could not be reached is tried again by itself.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SameServer {
-    /// It is the only one.
-    Again,
-    /// Another one is tried.
-    Never,
 }
 
 /// Logs that the upstream closed a connection before it answered.

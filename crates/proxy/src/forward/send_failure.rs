@@ -1,5 +1,7 @@
 //! Why a call was not answered, and what may be done about it.
 
+use std::cell::Cell;
+
 use super::{connect::ConnectError, retryable_body::ClientFailure};
 use fairgate_call::{ClientBody, Refusal};
 use fairgate_upstream::dial_error::DialError;
@@ -30,65 +32,75 @@ pub(super) enum Blame {
     Nobody,
 }
 
-/// Why a server did not answer a call.
-pub(super) struct ForwardFailure {
-    pub(super) refusal: Refusal,
-    pub(super) blame: Blame,
+/// What becomes known of a call that one of several servers did not answer, beside why it is refused.
+#[derive(Default)]
+pub(super) struct Unanswered {
+    blame: Cell<Option<Blame>>,
+    body: Cell<Option<ClientBody>>,
+}
+
+impl Unanswered {
+    /// Who is to blame.
+    pub(super) fn blame(&self) -> Blame {
+        self.blame.take().unwrap_or(Blame::Nobody)
+    }
+
     /// The complete body, if another server may be sent the call.
-    pub(super) unsent: Option<ClientBody>,
-}
+    pub(super) fn take_body(&self) -> Option<ClientBody> {
+        self.body.take()
+    }
 
-impl ForwardFailure {
-    /// No connection: nothing was sent.
-    pub(super) fn not_connected(error: &ConnectError, body: ClientBody) -> Self {
-        let (refusal, blame) = match error {
-            ConnectError::Full { .. } => (Refusal::UpstreamFull, Blame::Nobody),
-            ConnectError::Dial(_) | ConnectError::Http { .. } => {
-                tracing::debug!(%error, "no upstream connection");
-                (Refusal::UpstreamUnreachable, Blame::NotConnected)
-            }
-        };
-        Self {
-            refusal,
-            blame,
-            unsent: Some(body),
-        }
+    fn note(&self, blame: Blame, body: Option<ClientBody>) {
+        self.blame.set(Some(blame));
+        self.body.set(body);
     }
 }
 
-impl From<Refusal> for ForwardFailure {
-    fn from(refusal: Refusal) -> Self {
-        Self {
-            refusal,
-            blame: Blame::Nobody,
-            unsent: None,
+/// Why a call is refused for which there is no connection: nothing was sent.
+pub(super) fn not_connected(
+    error: &ConnectError,
+    body: ClientBody,
+    unanswered: Option<&Unanswered>,
+) -> Refusal {
+    let (refusal, blame) = match error {
+        ConnectError::Full { .. } => (Refusal::UpstreamFull, Blame::Nobody),
+        ConnectError::Dial(_) | ConnectError::Http { .. } => {
+            tracing::debug!(%error, "no upstream connection");
+            (Refusal::UpstreamUnreachable, Blame::NotConnected)
         }
+    };
+    if let Some(unanswered) = unanswered {
+        unanswered.note(blame, Some(body));
     }
+    refusal
 }
 
-impl From<AttemptFailure> for ForwardFailure {
-    fn from(failure: AttemptFailure) -> Self {
-        let (refusal, blame, unsent) = match failure {
-            AttemptFailure::Again(body) => {
-                (Refusal::UpstreamUnreachable, Blame::Nobody, Some(body))
+impl AttemptFailure {
+    /// Why the call is refused.
+    pub(super) fn refusal(self, unanswered: Option<&Unanswered>) -> Refusal {
+        let note = |blame, body| {
+            if let Some(unanswered) = unanswered {
+                unanswered.note(blame, body);
             }
-            AttemptFailure::Elsewhere(body) => {
-                (Refusal::UpstreamFailed, Blame::NotAnswered, Some(body))
-            }
-            AttemptFailure::Unsent => (Refusal::UpstreamUnreachable, Blame::Nobody, None),
-            AttemptFailure::Client(ClientFailure::Incomplete) => {
-                let refusal = Refusal::Malformed("the request's body is incomplete");
-                (refusal, Blame::Nobody, None)
-            }
-            AttemptFailure::Client(ClientFailure::TooSlow) => {
-                (Refusal::BodyTooSlow, Blame::Nobody, None)
-            }
-            AttemptFailure::Upstream => (Refusal::UpstreamFailed, Blame::NotAnswered, None),
         };
-        Self {
-            refusal,
-            blame,
-            unsent,
+        match self {
+            Self::Again(body) => {
+                note(Blame::Nobody, Some(body));
+                Refusal::UpstreamUnreachable
+            }
+            Self::Elsewhere(body) => {
+                note(Blame::NotAnswered, Some(body));
+                Refusal::UpstreamFailed
+            }
+            Self::Unsent => Refusal::UpstreamUnreachable,
+            Self::Client(ClientFailure::Incomplete) => {
+                Refusal::Malformed("the request's body is incomplete")
+            }
+            Self::Client(ClientFailure::TooSlow) => Refusal::BodyTooSlow,
+            Self::Upstream => {
+                note(Blame::NotAnswered, None);
+                Refusal::UpstreamFailed
+            }
         }
     }
 }
