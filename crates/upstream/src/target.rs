@@ -32,12 +32,6 @@ impl From<Endpoint> for UpstreamTarget {
 }
 
 impl UpstreamTarget {
-    /// Any of these servers; `None` if none is configured.
-    pub fn any(servers: &Arc<UpstreamServers>) -> Option<Self> {
-        let first = servers.configured().first()?;
-        Some(Self::Any(first.endpoint.clone(), Arc::clone(servers)))
-    }
-
     /// The endpoint, or the first one.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         match self {

@@ -251,11 +251,6 @@ impl ServerLoad {
         before + 1 == FAILURES_IN_A_ROW
     }
 
-    /// Requests that failed in a row.
-    pub fn failed_in_a_row(&self) -> u32 {
-        self.outcomes.failed_in_a_row.load(Ordering::Relaxed)
-    }
-
     /// It is tried again: what failed before no longer counts.
     pub fn forget_failures(&self) {
         self.outcomes.failed_in_a_row.store(0, Ordering::Relaxed);
