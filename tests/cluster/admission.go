@@ -56,7 +56,7 @@ func (c *Cluster) prepareForAdmission(server *Apiserver) error {
 			return fmt.Errorf("%s: a custom kind was answered %d %v: %w", server.Name, response.Code, response.Body, err)
 		}
 	}
-	return poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	return poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		for _, path := range []string{"/apis/judged.example.com/v1/things", "/apis/judged.example.com/v2/things", "/apis/judged.example.com/v1/limits", "/apis/judged.example.com/v1/ceilings", "/api/v1/namespaces/default"} {
 			response, err := target.send(ctx, Request{Method: "GET", Path: path}, newNormaliser(false, false))
 			if err != nil || response.Code != 200 {

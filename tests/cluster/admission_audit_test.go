@@ -193,7 +193,7 @@ func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":%s},"data":%s}`, name, labels, data)
 		return statusOf(ctx, t, at, shared.admin, http.MethodPatch, items+"/"+name+"?force=true&fieldManager="+manager, applyPatch, body)
 	}
-	succeeds(t, poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 		body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"probe"},"data":{"mode":"slow"}}`
 		code, _ := statusOf(ctx, t, bed.Enforcing.Endpoint, shared.admin, http.MethodPost, items+"?dryRun=All", jsonType, body)
 		return code == http.StatusUnprocessableEntity, nil
@@ -247,7 +247,7 @@ func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
 		}
 		return false
 	}
-	if err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) { return !missing(), nil }); err != nil {
+	if err := poll(changeLimit, 100*time.Millisecond, func() (bool, error) { return !missing(), nil }); err != nil {
 		t.Errorf("the audit log lacks what the server denies: %v", err)
 	}
 	succeeds(t, gateway.Stop())

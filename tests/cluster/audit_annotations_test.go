@@ -121,7 +121,7 @@ func TestAuditReportsWhatTheServersAnnotationsReport(t *testing.T) {
 	gateway := world.gateway
 	client := must[kubernetes.Interface](t)(shared.adminOf(gateway.Endpoint))
 	// Both record the last policy's finding, so they have all.
-	succeeds(t, poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 		if _, err := client.AppsV1().Deployments(auditedNamespace).Create(ctx, deploymentOf(auditedProbe), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 			return false, err
 		}
@@ -210,7 +210,7 @@ func auditedStep(ctx context.Context, client kubernetes.Interface, random *rand.
 			return err
 		}
 	}
-	return poll(time.Minute, 20*time.Millisecond, func() (bool, error) {
+	return poll(changeLimit, 20*time.Millisecond, func() (bool, error) {
 		found, err := deployments.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err

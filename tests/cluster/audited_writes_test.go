@@ -202,7 +202,7 @@ func TestAuditRecordsWhichVersionAWriteWasCarriedOutOn(t *testing.T) {
 		if probe == auditedParts {
 			body = `{"apiVersion":"audited.example.com/v1","kind":"Part","metadata":{"name":"` + auditedProbe + `"}}`
 		}
-		succeeds(t, poll(time.Minute, 200*time.Millisecond, func() (bool, error) {
+		succeeds(t, poll(changeLimit, 200*time.Millisecond, func() (bool, error) {
 			client.send(auditedProbe, "POST", probe+"?dryRun=All", jsonType, body, 0)
 			both := 0
 			for _, log := range []string{world.serverLog, world.log} {

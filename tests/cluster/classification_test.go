@@ -430,7 +430,7 @@ func awaitPolicies(t *testing.T, ctx context.Context) map[string]string {
 	// The controller compiles all objects at once, and its dump shows what is in use.
 	transport := shared.Transport(shared.admin, true)
 	defer transport.CloseIdleConnections()
-	err = poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+	err = poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 		response, err := shared.Do(ctx, transport, shared.Direct, shared.admin,
 			http.MethodGet, "/debug/api_priority_and_fairness/dump_priority_levels", nil, "")
 		if err != nil {

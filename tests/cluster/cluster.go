@@ -29,8 +29,11 @@ import (
 
 const (
 	readyLimit = 10 * time.Minute // for a program to become ready; it takes seconds
-	stopGrace  = 15 * time.Second // for a server to end before it is killed; nothing is decided by it
-	drainLimit = time.Minute      // for a fairgate to end by itself, which takes at most the grace of its drain
+	// changeLimit is how long a change may take to be noticed; it takes seconds. It only ends tests whose change is never
+	// noticed: a server that compiles hundreds of policies beside other tests on two cores has needed more than a minute.
+	changeLimit = 10 * time.Minute
+	stopGrace   = 15 * time.Second // for a server to end before it is killed; nothing is decided by it
+	drainLimit  = time.Minute      // for a fairgate to end by itself, which takes at most the grace of its drain
 )
 
 // StaticToken is known to the apiserver and to fairgate alike, by a static token file.

@@ -241,7 +241,7 @@ func (i *informed) note(before string, object any) {
 func (i *informed) untilLike(t *testing.T, client flowcontrolclient.PriorityLevelConfigurationInterface) {
 	t.Helper()
 	var wanted, held, reported map[string]string
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		list, err := client.List(inTime(t, time.Minute), metav1.ListOptions{})
 		if err != nil {
 			return false, err

@@ -354,7 +354,7 @@ func classifyByWhatIsHosted(t *testing.T, server *Hosted) {
 		},
 	}, metav1.CreateOptions{}))
 
-	err := poll(time.Minute, time.Second, func() (bool, error) {
+	err := poll(changeLimit, time.Second, func() (bool, error) {
 		current, err := schemas.Get(ctx, schemaName, metav1.GetOptions{})
 		if err != nil {
 			return false, err

@@ -27,7 +27,7 @@ func (s documentSide) prepareCustom(ctx context.Context) error {
 	}
 	for plural, kind := range map[string]string{"shapes": "Shape", "forms": "Form"} {
 		path := strings.Replace(customPath, "shapes", plural, 1)
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			answer, err := s.send(ctx, "GET", path, jsonType, nil)
 			return answer.code == 200, err
 		})
@@ -54,7 +54,7 @@ func (s documentSide) prepareCustom(ctx context.Context) error {
 func (s documentSide) customInForce(ctx context.Context) error {
 	for _, plural := range []string{"shapes", "forms"} {
 		path := strings.Replace(customPath, "shapes", plural, 1) + "/target?dryRun=All"
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			answer, err := s.send(ctx, "PATCH", path, mergePatch, []byte(`{"spec":{"t":"v"}}`))
 			if err != nil || answer.echo == "" {
 				return false, err

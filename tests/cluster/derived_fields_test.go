@@ -176,7 +176,7 @@ func TestFieldsThatAServerDerivesAreSeen(t *testing.T) {
 		succeeds(t, prepareDerived(ctx, side))
 	}
 	seen := func(side documentSide, write derivedWrite) (printed string, err error) {
-		err = poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err = poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			answer, err := side.send(ctx, write.method, write.path+"?dryRun=All", write.media, []byte(write.body))
 			if err != nil || answer.isAccepted() {
 				return false, err // the policy is not yet in force

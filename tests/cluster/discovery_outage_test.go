@@ -123,7 +123,7 @@ func TestWritesAreJudgedWhileDiscoveryIsNotAvailable(t *testing.T) {
 			answers <- answer{colour, code, err}
 		}()
 	}
-	succeeds(t, poll(time.Minute, 10*time.Millisecond, func() (bool, error) { return o.gate.Met() > 0, nil }))
+	succeeds(t, poll(changeLimit, 10*time.Millisecond, func() (bool, error) { return o.gate.Met() > 0, nil }))
 	if len(answers) > 0 {
 		t.Errorf("answered before anything is known: %v", <-answers)
 	}
@@ -172,7 +172,7 @@ func TestPoliciesHaveNoStatusUntilTheOpenAPIDocumentsAreAnswered(t *testing.T) {
 		return "it has no status", isChecked && strings.Contains(status, "expressionWarnings")
 	})
 	before := gate.Met()
-	succeeds(t, poll(time.Minute, 10*time.Millisecond, func() (bool, error) { return gate.Met() > before+1, nil }))
+	succeeds(t, poll(changeLimit, 10*time.Millisecond, func() (bool, error) { return gate.Met() > before+1, nil }))
 	if status, isChecked := checked("custom"); isChecked {
 		t.Errorf("while nothing is known of its fields, the status is %s", status)
 	}

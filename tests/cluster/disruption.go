@@ -88,7 +88,7 @@ func (c *Cluster) DefineOwners(ctx context.Context, at *Apiserver) (dynamic.Inte
 		if _, err := definitions.Create(ctx, object, metav1.CreateOptions{}); err != nil {
 			return nil, err
 		}
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			_, err := client.Resource(resource).Namespace("default").List(ctx, metav1.ListOptions{})
 			if apierrors.IsNotFound(err) {
 				return false, nil

@@ -209,7 +209,7 @@ func createOccasions(t *testing.T, ctx context.Context, side *controlledSide) []
 		succeeds(t, err)
 	}
 	// The controllers learn of the entry after they know the pod, else it would be dropped without an event.
-	succeeds(t, poll(time.Minute, 20*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 20*time.Millisecond, func() (bool, error) {
 		budget, err := side.admin.PolicyV1().PodDisruptionBudgets(side.namespace).Get(ctx, "late", metav1.GetOptions{})
 		return err == nil && budget.Status.ExpectedPods == 1, err
 	}))
@@ -267,7 +267,7 @@ func compareFailures(t *testing.T, ctx context.Context, original, ours *Apiserve
 		t.Errorf("failures: %v", err)
 	}
 	var found [2][]string
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		for index, side := range pair {
 			events, err := side.admin.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{})
 			if err != nil {

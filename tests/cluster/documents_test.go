@@ -173,7 +173,7 @@ func (s documentSide) renew(ctx context.Context, kind documentKind, name string)
 func (s documentSide) inForce(ctx context.Context) error {
 	for _, kind := range documentKinds() {
 		body := []byte(fmt.Sprintf(kind.json[0], "probe"))
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			answer, err := s.send(ctx, "POST", kind.path+"?dryRun=All", jsonType, body)
 			return answer.echo != "", err
 		})

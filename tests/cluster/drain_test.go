@@ -233,7 +233,7 @@ func (d *drainBed) drain(t *testing.T, node, wait string) drainResult {
 	gateway := must[*Fairgate](t)(shared.NewFairgate(FairgateOptions{Mode: "impersonate", User: d.user, Upstream: d.server.URL, Eviction: "authoritative", Counts: true, Wait: wait}))
 	succeeds(t, gateway.Start())
 	budgets := d.server.Admin.PolicyV1().PodDisruptionBudgets(node)
-	succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		budget, err := budgets.Get(d.ctx, "web", metav1.GetOptions{})
 		return err == nil && budget.Status.DisruptionsAllowed == 1, err
 	}))

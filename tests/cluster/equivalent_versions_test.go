@@ -134,7 +134,7 @@ func (s documentSide) versionsInForce(ctx context.Context, kind equivalentKind) 
 	version := kind.versions[0]
 	for number := range kind.subsets() {
 		body := []byte(kind.of(version, kind.name(number, 0)))
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			answer, err := s.send(ctx, "POST", kind.path(version, "?dryRun=All"), jsonType, body)
 			if err == nil && !answer.isAccepted() && answer.code != http.StatusUnprocessableEntity {
 				err = fmt.Errorf("%d %s", answer.code, answer.message)

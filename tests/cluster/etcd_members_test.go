@@ -86,7 +86,7 @@ func TestAMemberOfEtcdIsAway(t *testing.T) {
 func memberOf(t *testing.T, members []*Etcd, leads bool) *Etcd {
 	t.Helper()
 	var found *Etcd
-	succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		for _, member := range members {
 			if is, err := member.Leads(inTime(t, time.Minute)); err == nil && is == leads {
 				found = member

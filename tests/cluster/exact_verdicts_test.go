@@ -134,7 +134,7 @@ func (b exactBed) judge(ctx context.Context, expressions []exactExpression) erro
 		}
 	}
 	for index, side := range []documentSide{b.server, b.gateway} {
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			verdict, err := b.verdictOf(ctx, side, last, len(expressions))
 			return verdict != "allowed", err
 		})

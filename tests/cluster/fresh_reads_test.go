@@ -69,7 +69,7 @@ func (c freshChange) race(ctx context.Context, store, judge documentSide, namesp
 		if err := store.mustPatch(ctx, c.path, c.allow); err != nil {
 			return result, err
 		}
-		err := poll(time.Minute, time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, time.Millisecond, func() (bool, error) {
 			denied, err := write()
 			return !denied, err
 		})

@@ -76,7 +76,7 @@ func deploymentOf(name string) *appsv1.Deployment {
 // untilPodsOf waits until the Deployment web has its pods, each of which still says what its name begins with.
 func untilPodsOf(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	found := 0
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=web"})
 		if err != nil {
 			return false, err
@@ -97,7 +97,7 @@ func untilPodsOf(ctx context.Context, client kubernetes.Interface, namespace str
 
 // failureOf waits until the ReplicaSet of a Deployment says why it has no pods.
 func failureOf(ctx context.Context, client kubernetes.Interface, namespace, name string) (message string, err error) {
-	err = poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err = poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		sets, err := client.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 		if err != nil {
 			return false, err

@@ -130,7 +130,7 @@ func TestHeadersAreReadAsTheServerReadsThem(t *testing.T) {
 	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	through := plain.through(t, "gateway", gateway.Endpoint)
 	for _, side := range []documentSide{server, through} {
-		succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			answer, err := side.send(ctx, "DELETE", "/apis/judged.example.com/v1/namespaces/"+headersNamespace+"/limits/a?dryRun=All", jsonType, nil)
 			return answer.code == 422, err
 		}))

@@ -40,7 +40,7 @@ func TestChangesOfManyFlowSchemasAreInForceOnceReported(t *testing.T) {
 	for number := 1; number <= changes; number++ {
 		known := bed.sets(ctx, t)
 		succeeds(t, bed.change(ctx, number))
-		succeeds(t, poll(time.Minute, 5*time.Millisecond, func() (bool, error) { return bed.sets(ctx, t) > known, nil }))
+		succeeds(t, poll(changeLimit, 5*time.Millisecond, func() (bool, error) { return bed.sets(ctx, t) > known, nil }))
 		for _, shown := range must[[]int](t)(watch.shown(ctx)) {
 			if shown != number {
 				stale++
@@ -66,7 +66,7 @@ func TestChangesOfManyFlowSchemasAreInForceOnceReported(t *testing.T) {
 		done <- nil
 	}()
 	last, backwards := make([]int, len(watch.clients)), 0
-	succeeds(t, poll(time.Minute, 5*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 5*time.Millisecond, func() (bool, error) {
 		shown, err := watch.shown(ctx)
 		if err != nil {
 			return false, err
@@ -160,7 +160,7 @@ func newScaleBed(ctx context.Context, t *testing.T, schemas, changes int) *scale
 	succeeds(t, bed.change(ctx, 0))
 	// All that was made is in force once the last of it is.
 	watch := newScaleWatch(t, server, bed.probes)
-	succeeds(t, poll(time.Minute, 20*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 20*time.Millisecond, func() (bool, error) {
 		shown, err := watch.shown(ctx)
 		return err == nil && slices.Min(shown) == 0, err
 	}))

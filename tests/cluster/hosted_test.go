@@ -392,7 +392,7 @@ func TestKubectlOnTheHostedAPI(t *testing.T) {
 			expect(t, fmt.Sprintf("%q deleted", strings.TrimPrefix(name, "flowschema.flowcontrol.apiserver.k8s.io/")), printed)
 		}
 		// Those that have to be there are there again.
-		if err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) { return slices.Equal(names(), builtIn), nil }); err != nil {
+		if err := poll(changeLimit, 100*time.Millisecond, func() (bool, error) { return slices.Equal(names(), builtIn), nil }); err != nil {
 			t.Errorf("after all were deleted there are %v, not %v: %v", names(), builtIn, err)
 		}
 	})
@@ -505,7 +505,7 @@ func restartUnderAnInformer(t *testing.T, server *Hosted) {
 	await := func(want ...string) {
 		t.Helper()
 		var kept []string
-		err := poll(90*time.Second, 20*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 20*time.Millisecond, func() (bool, error) {
 			kept = kept[:0]
 			for _, object := range informer.GetStore().List() {
 				schema := object.(*flowcontrolv1.FlowSchema)

@@ -50,7 +50,7 @@ func (c *Cluster) WatchAdmission(ctx context.Context, server *Apiserver) (*Admis
 		return nil, fmt.Errorf("the webhook was answered %d %v: %w", response.Code, response.Body, err)
 	}
 	probe := Request{Method: "POST", Path: stepsPath, Query: "dryRun=All", Headers: map[string]string{contentHeader: jsonType}, Body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"admission-watcher"}}`}
-	return watcher, poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+	return watcher, poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 		_, err := target.send(ctx, probe, newNormaliser(false, false))
 		return watcher.first(stepsPath) != nil, err
 	})

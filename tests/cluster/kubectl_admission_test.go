@@ -97,7 +97,7 @@ func TestKubectlIsRefusedAndWarnedThroughAGateway(t *testing.T) {
 	for name, at := range map[string]Endpoint{"server": bed.Enforcing.Endpoint, "gateway": gateway.Endpoint} {
 		for _, step := range steps {
 			var text string
-			err := poll(time.Minute, 200*time.Millisecond, func() (bool, error) {
+			err := poll(changeLimit, 200*time.Millisecond, func() (bool, error) {
 				cmd := must[*exec.Cmd](t)(shared.Kubectl(inTime(t, 20*time.Minute), at, shared.admin, append([]string{"--namespace=forwarded"}, step.args...)...))
 				cmd.Stdin = strings.NewReader(step.stdin)
 				both, err := cmd.CombinedOutput()

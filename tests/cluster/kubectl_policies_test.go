@@ -92,7 +92,7 @@ func TestKubectlOnHostedPolicies(t *testing.T) {
 			text, err := run(step.stdin, step.args...)
 			if number == 8 || number == 13 {
 				refused := number == 8
-				if failed := poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+				if failed := poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 					text, err = run(step.stdin, step.args...)
 					return (err != nil) == refused, nil
 				}); failed != nil {
@@ -138,7 +138,7 @@ func typeChecks(t *testing.T, run func(stdin string, args ...string) (string, er
 		t.Fatal(text, err)
 	}
 	const warning = "undefined field 'nope'"
-	err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 		text, err := run("", "get", "validatingadmissionpolicies", "few-shares", "-o", "jsonpath={.status.typeChecking.expressionWarnings[0].warning}")
 		return strings.Contains(text, warning), err
 	})

@@ -111,7 +111,7 @@ func (s *testServers) start(order testserver.Order) (*testserver.NewServer, erro
 	path := "/" + name
 	s.running[path] = pair
 	// The apiserver makes it in the background, and a test counts on it.
-	err = poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err = poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		_, err := apiserver.Admin.CoreV1().Namespaces().Get(s.t.Context(), "default", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return false, nil

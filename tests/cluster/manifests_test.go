@@ -81,7 +81,7 @@ func TestTheShippedManifestsApplyAllAtOnce(t *testing.T) {
 		"system:serviceaccount:fairgate-system:fairgate": {Verb: "impersonate", Resource: "users"},
 		"fairgate": {Verb: "watch", Group: "flowcontrol.apiserver.k8s.io", Resource: "flowschemas"},
 	} {
-		succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &may}}
 			reviewed, err := shared.Admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &review, metav1.CreateOptions{})
 			return err == nil && reviewed.Status.Allowed, err
@@ -121,7 +121,7 @@ func TestTheShippedRolesSufficeForAdmission(t *testing.T) {
 		answer, err := through.send(ctx, http.MethodPut, maps+"/m", jsonType, []byte(`{"metadata":{"name":"m"},"data":{"a":"`+a+`"}}`))
 		return answer.code, err
 	}
-	succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		code, err := update("2")
 		return code == http.StatusUnprocessableEntity, err
 	}))

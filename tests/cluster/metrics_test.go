@@ -68,7 +68,7 @@ func TestHostedLevelsAreFoundInTheApiserversMetrics(t *testing.T) {
 	// Read first: other tests use the same apiserver, whose metrics become more.
 	own := metricsOf(t, server.Endpoint, shared.admin)
 	var last map[string]model.Vector
-	err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 		last = metricsOf(t, gateway.Endpoint, shared.admin)
 		for _, sample := range last["apiserver_flowcontrol_nominal_limit_seats"] {
 			if string(sample.Metric["priority_level"]) == level.Name && sample.Metric["apiserver"] != "" {

@@ -141,7 +141,7 @@ func TestWritesToUnknownVersionsShareTheReadingOfDiscovery(t *testing.T) {
 		succeeds(t, err)
 		return code
 	}
-	succeeds(t, poll(time.Minute, 20*time.Millisecond, func() (bool, error) { return post("v1") == http.StatusUnprocessableEntity, nil }))
+	succeeds(t, poll(changeLimit, 20*time.Millisecond, func() (bool, error) { return post("v1") == http.StatusUnprocessableEntity, nil }))
 	before := gate.Readings.Load()
 	codes := make(chan int)
 	const writes = 200

@@ -115,7 +115,7 @@ func untilClassifiedByTheStore(t *testing.T, gateway *Fairgate) {
 	t.Helper()
 	exempt := must[*flowcontrolv1.FlowSchema](t)(clientOf(t, gateway).FlowSchemas().Get(inTime(t, time.Minute), "exempt", metav1.GetOptions{}))
 	var uid string
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		uid = classifies(t, gateway)
 		return uid == string(exempt.UID), nil
 	})

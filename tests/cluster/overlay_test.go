@@ -152,7 +152,7 @@ func TestFairgateHostsThePolicyObjectsThatItsApiserverLacks(t *testing.T) {
 		before := documentOf(t, gateway, "/openapi/v3", "")
 		kubectl(t, server.Endpoint, shared.admin, laterGroup, "apply", "-f", "-")
 		// The apiserver does not change all of its documents at once.
-		succeeds(t, poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+		succeeds(t, poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 			groups, documents := documentOf(t, server.Endpoint, "/apis", aggregatedType), documentOf(t, server.Endpoint, "/openapi/v3", "")
 			v2 := documentOf(t, server.Endpoint, "/openapi/v2", "")
 			return slices.Contains(names(t, groups, "items"), "later.example.com") && paths(t, documents)["apis/later.example.com/v1"] != nil &&
@@ -208,7 +208,7 @@ func TestFairgateHidesThePolicyObjectsOfItsApiserver(t *testing.T) {
 	newDecider(t, gateway, subject).until(own.UID, "")
 	// The apiserver classifies as well, by its own objects.
 	var passed http.Header
-	err := poll(time.Minute, 20*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 20*time.Millisecond, func() (bool, error) {
 		passed = ask(t, &Fairgate{Endpoint: shared.Direct}, subject, http.MethodGet, "/version", "").Header
 		return passed.Get(flowSchemaHeader) == string(hidden.UID), nil
 	})
@@ -519,7 +519,7 @@ func followsRights(t *testing.T, fairgate *Fairgate, server *Apiserver, prefix s
 	until := func(user User, number int, code string) {
 		t.Helper()
 		began, last, before := time.Now(), "", reviews()
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			last = call(gateway, user, number)
 			return strings.HasPrefix(last, code+" "), nil
 		})

@@ -100,7 +100,7 @@ func TestTheAuthorsOfPoliciesMayReadTheirParams(t *testing.T) {
 		for what, request := range requests {
 			// Both learn of rights within seconds.
 			var want, got string
-			err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+			err := poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 				answers := make([]string, len(both))
 				for i, at := range both {
 					code, message := statusOf(ctx, t, at, author, http.MethodPost, request.path+"?dryRun=All", jsonType, request.body)

@@ -32,7 +32,7 @@ func TestNoQueryPassesAPolicy(t *testing.T) {
 			name := fmt.Sprintf("%s, guard %v", fidelity, guard)
 			gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: fidelity, Guard: guard})
 			through := plain.through(t, "gateway", gateway.Endpoint)
-			succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+			succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 				answer, err := through.send(ctx, "POST", maps+"?dryRun=All", jsonType, []byte(`{"metadata":{"name":"denied"}}`))
 				return answer.code == 422, err
 			}))

@@ -122,7 +122,7 @@ func TestQueriesAreReadAsTheServerReadsThem(t *testing.T) {
 		gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed", Guard: guard})
 		through := plain.through(t, "gateway", gateway.Endpoint)
 		for _, side := range []documentSide{server, through} {
-			succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+			succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 				answer, err := side.send(ctx, "DELETE", "/api/v1/namespaces/"+searchedNamespace+"/configmaps/a?dryRun=All", jsonType, nil)
 				return answer.code == 422, err
 			}))

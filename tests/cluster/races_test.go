@@ -142,7 +142,7 @@ func (r *racer) untilJudged(ctx context.Context) error {
 	}
 	probes := []RacingWrite{{Verb: "merge", Sub: "scale", Change: "replicas=0"}, {Verb: "merge", Change: "replicas=0"}}
 	var last any
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		for _, probe := range probes {
 			request := probe.request(racingThings, name, "")
 			request.Query = "dryRun=All"

@@ -64,7 +64,7 @@ func clientOf(t *testing.T, replica *Fairgate) flowcontrolclient.FlowcontrolV1In
 func untilMetric(t *testing.T, replica *Fairgate, name string, want float64) {
 	t.Helper()
 	var last float64
-	err := poll(time.Minute, 10*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 10*time.Millisecond, func() (bool, error) {
 		value, err := replica.Metric(inTime(t, time.Minute), name)
 		last = value
 		return value == want, err
@@ -79,7 +79,7 @@ func untilAbove(t *testing.T, replica *Fairgate, name string, before float64) ti
 	t.Helper()
 	began := time.Now()
 	var last float64
-	err := poll(time.Minute, 5*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 5*time.Millisecond, func() (bool, error) {
 		value, err := replica.Metric(inTime(t, time.Minute), name)
 		last = value
 		return value > before, err
@@ -230,7 +230,7 @@ func rejecting(name string, shares int32) *flowcontrolv1.PriorityLevelConfigurat
 func untilConditions(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface) {
 	t.Helper()
 	var without []string
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		list, err := client.FlowSchemas().List(inTime(t, time.Minute), metav1.ListOptions{})
 		if err != nil {
 			return false, err

@@ -222,7 +222,7 @@ func (v *victims) failed(count *int64, err error) {
 func (v *victims) end() VictimResults {
 	v.stop()
 	v.running.Wait()
-	_ = poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	_ = poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		v.mutex.Lock()
 		defer v.mutex.Unlock()
 		return v.results.WatchesEnded > 0 || v.results.Events >= v.results.Writes*resetWatches, nil

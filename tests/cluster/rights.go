@@ -143,7 +143,7 @@ func untilAllowed(ctx context.Context, admin kubernetes.Interface, user string, 
 				spec.ResourceAttributes.Name = rule.ResourceNames[0]
 			}
 		}
-		err := poll(time.Minute, 20*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 20*time.Millisecond, func() (bool, error) {
 			review, err := admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 			return err == nil && review.Status.Allowed == allowed, err
 		})

@@ -94,7 +94,7 @@ func (s *scenario) budget(spec policyv1.PodDisruptionBudgetSpec) {
 func (s *scenario) counted() {
 	s.t.Helper()
 	budgets := s.client.PolicyV1().PodDisruptionBudgets(s.namespace)
-	succeeds(s.t, poll(time.Minute, 20*time.Millisecond, func() (bool, error) {
+	succeeds(s.t, poll(changeLimit, 20*time.Millisecond, func() (bool, error) {
 		budget, err := budgets.Get(s.ctx, "web", metav1.GetOptions{})
 		if err != nil {
 			return false, err

@@ -48,7 +48,7 @@ type Request struct {
 	Base64  string            `json:"bodyBase64,omitempty"` // instead of Body where that is not text
 	By      *Requester        `json:"by,omitempty"`         // who sends it; nil for the target's own user
 	// Until repeats the request until it is answered with this code, or, if it is [warned], with a warning: a
-	// real server notices within seconds that a policy has changed.
+	// real server notices within seconds that a policy has changed. After [changeLimit] the last answer is the result.
 	Until int `json:"until,omitempty"`
 	// Warning has to be in one of the warnings that a request is repeated for.
 	Warning string `json:"untilWarning,omitempty"`
@@ -67,10 +67,6 @@ type Requester struct {
 
 // warned is the code of warnings in HTTP, which no answer has.
 const warned = 299
-
-// untilLimit is how long a request is repeated, on a machine that may be busy with other tests. What is answered last is a
-// result, too.
-const untilLimit = time.Minute
 
 // A Response is a normalised response. At most one of Body, Events and Text is set.
 type Response struct {
@@ -296,7 +292,7 @@ func (t *Target) sendUntil(ctx context.Context, request Request, seen *normalise
 	if request.Warning != "" {
 		interval = 300 * time.Millisecond // many sessions wait so at once
 	}
-	err = poll(untilLimit, interval, func() (bool, error) {
+	err = poll(changeLimit, interval, func() (bool, error) {
 		*seen = *before.clone() // only the last answer counts
 		response, err = t.send(ctx, request, seen)
 		isWarned := request.Until == warned && slices.ContainsFunc(response.Headers.Warning, func(one string) bool { return strings.Contains(one, request.Warning) })

@@ -55,7 +55,7 @@ func recordSetByServer(ctx context.Context, side documentSide, hook *AdmissionWa
 		}
 	}
 	for _, one := range setByServerKnown() {
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			answer, err := side.send(ctx, "POST", inPlay(one.path, play)+"?dryRun=All", jsonType, []byte(inPlay(one.body, play)))
 			if err != nil {
 				return false, err

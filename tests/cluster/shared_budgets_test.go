@@ -77,7 +77,7 @@ func TestTwoFairgatesHostBudgetsInOneEtcd(t *testing.T) {
 		t.Errorf("%d evictions were granted after the leader was restarted, want 1", granted)
 	}
 	succeeds(t, h.server.Admin.CoreV1().Namespaces().Delete(h.ctx, h.namespace, metav1.DeleteOptions{}))
-	succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		left, err := h.admins[0].PolicyV1().PodDisruptionBudgets("").List(h.ctx, metav1.ListOptions{})
 		return err == nil && len(left.Items) == 0, err
 	}))
@@ -87,7 +87,7 @@ func TestTwoFairgatesHostBudgetsInOneEtcd(t *testing.T) {
 func (h *hostedBudgets) grantLease(user string) {
 	h.t.Helper()
 	name := ""
-	succeeds(h.t, poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+	succeeds(h.t, poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 		name = leaseOfAnEtcd.FindString(h.gateways[0].Log(200))
 		return name != "", nil
 	}))
@@ -116,7 +116,7 @@ func (h *hostedBudgets) awaits(allowed, healthy int32) {
 	h.t.Helper()
 	for _, admin := range h.admins {
 		var last policyv1.PodDisruptionBudgetStatus
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			budget, err := admin.PolicyV1().PodDisruptionBudgets(h.namespace).Get(h.ctx, "all", metav1.GetOptions{})
 			if err != nil {
 				return false, err

@@ -191,7 +191,7 @@ func forwards(t *testing.T, gateway *Fairgate, prefix string, directly, through 
 	} {
 		var got, want string
 		// A condition may be written in between.
-		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 			got, want = responseTo(t, gateway.Endpoint, shared.admin, target), responseTo(t, shared.Direct, shared.admin, target)
 			return got == want, nil
 		})
@@ -503,7 +503,7 @@ func (d decider) until(schema, level types.UID) time.Duration {
 	d.t.Helper()
 	began := time.Now()
 	var schemaUID, levelUID string
-	err := poll(time.Minute, 5*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 5*time.Millisecond, func() (bool, error) {
 		schemaUID, levelUID = d.decide()
 		return schemaUID == string(schema) && (level == "" || levelUID == string(level)), nil
 	})
@@ -561,7 +561,7 @@ func gone(t *testing.T, err error) {
 func untilDangling(t *testing.T, client flowcontrolclient.FlowcontrolV1Interface, name string, want flowcontrolv1.ConditionStatus) {
 	t.Helper()
 	var conditions []flowcontrolv1.FlowSchemaCondition
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		schema, err := client.FlowSchemas().Get(inTime(t, time.Minute), name, metav1.GetOptions{})
 		if err != nil {
 			return false, err
@@ -615,7 +615,7 @@ func reportsLoss(t *testing.T, gateway *Fairgate, why string) {
 func logs(t *testing.T, gateway *Fairgate, pattern string) {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern)
-	err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) { return wanted.MatchString(gateway.Log(10_000)), nil })
+	err := poll(changeLimit, 100*time.Millisecond, func() (bool, error) { return wanted.MatchString(gateway.Log(10_000)), nil })
 	if err != nil {
 		t.Errorf("it does not log %q", pattern)
 	}
@@ -625,7 +625,7 @@ func logs(t *testing.T, gateway *Fairgate, pattern string) {
 func dumpHas(t *testing.T, gateway *Fairgate, level string, want bool) {
 	t.Helper()
 	var text string
-	err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 		var err error
 		_, text, err = gateway.Ask(inTime(t, time.Minute), "/debug/api_priority_and_fairness/dump_priority_levels")
 		return strings.Contains("\n"+text, "\n"+level+",") == want, err

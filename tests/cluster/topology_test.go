@@ -71,7 +71,7 @@ func TestClientsOfTheKubernetesServiceReachFairgate(t *testing.T) {
 // serviceEndpoint waits for the address that the apiserver publishes for the kubernetes Service.
 func serviceEndpoint(t *testing.T, ctx context.Context) (host, port string) {
 	t.Helper()
-	err := poll(time.Minute, 100*time.Millisecond, func() (bool, error) {
+	err := poll(changeLimit, 100*time.Millisecond, func() (bool, error) {
 		slices, err := shared.Admin.DiscoveryV1().EndpointSlices("default").List(ctx,
 			metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
 		if err != nil {
