@@ -66,9 +66,9 @@ pub(super) struct AdminAddresses {
 impl ControlTasks {
     /// Starts the tasks on the gateway's control runtime. Returns the addresses of the admin ports.
     pub(super) fn start(mut self, gateway: &mut Gateway) -> Result<AdminAddresses, ServeError> {
-        let fleet = Fleet::new(&self.config, &self.clients, &self.clock)?;
         let control = gateway.control();
         let _inside = control.enter();
+        let fleet = Fleet::new(&self.config, &self.clients, &self.clock)?;
         // Before anything is announced: until a handler is installed, SIGHUP ends the process.
         let hangup = signal(SignalKind::hangup())?;
         let mut checks = self.checks_of_policies(gateway);

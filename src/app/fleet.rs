@@ -4,16 +4,16 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, env, fs, sync::Arc, time::Duration};
 
-use http::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
+    fleet_engine::{ConfiguredEngine, report_interval},
     policies::Applier,
     runtimes::Gateway,
     settings::{self, UpstreamClients, settings_error::SettingsError},
 };
 use fairgate_base::{clock::Clock, tasks};
-use fairgate_config::{Config, FleetConfig, FleetEngineConfig, FleetReclaim};
+use fairgate_config::{Config, FleetConfig, FleetReclaim};
 use fairgate_core::{
     apf::{
         Seats,
@@ -26,8 +26,6 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
-use fairgate_disruption_controller::UpstreamCalls;
-use fairgate_election::LeaseCallError;
 use fairgate_fleet::{
     division::{FleetDivision, FleetLevel},
     gateway::Load,
@@ -38,15 +36,12 @@ use fairgate_fleet::{
 };
 use fairgate_fleet_engine::{
     engine::FleetEngine as _,
-    kubernetes::{KubernetesEngine, ObjectApi},
     member::{FleetMember, MemberSettings, SeatUser},
     status::{FleetStatus, state_name},
 };
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
 use fairgate_proxy::serve::DrainPhase;
 
-/// How often gateways report and the ledger is written at most, with leases: they cost the API server a write each.
-const LEASE_INTERVAL: Duration = Duration::from_secs(1);
 /// The flows of a report.
 const MOST_FLOWS: usize = 64;
 /// The flows of a level that are looked at for a report, under the lock of the level.
@@ -68,26 +63,25 @@ pub(super) struct Fleet {
     started: Time,
     clock: Clock,
     status: Arc<FleetStatus>,
-    engine: Arc<KubernetesEngine<UpstreamObjects>>,
+    engine: Arc<ConfiguredEngine>,
 }
 
 impl Fleet {
-    /// The fleet of the configuration, if there is one. Flow control has no seat before it gives some.
+    /// The fleet of the configuration, if there is one. Flow control has no seat before it gives some. Must be called within
+    /// the control runtime.
     pub(super) fn new(
         config: &Config,
         clients: &UpstreamClients,
         clock: &Clock,
     ) -> Result<Option<Self>, SettingsError> {
         let fleet = &config.fleet;
-        let Some(FleetEngineConfig::Kubernetes) = fleet.engine else {
+        let Some(engine) = ConfiguredEngine::new(fleet, clients, clock)? else {
             return Ok(None);
         };
         let gateway = fleet.gateway.clone().unwrap_or_else(host_name);
-        if !fleet.admits(&gateway) || gateway.is_empty() {
+        if !fleet.admits(&gateway) {
             return Err(SettingsError::FleetMember(gateway));
         }
-        let calls = UpstreamCalls::new(clients.reviews.clone(), clock.clone());
-        let (namespace, name) = (fleet.namespace.clone(), fleet.name.clone());
         Ok(Some(Self {
             config: fleet.clone(),
             gateway,
@@ -95,11 +89,7 @@ impl Fleet {
             started: clock.now(),
             clock: clock.clone(),
             status: Arc::default(),
-            engine: Arc::new(KubernetesEngine::new(
-                UpstreamObjects(calls),
-                namespace,
-                name,
-            )),
+            engine: Arc::new(engine),
         }))
     }
 
@@ -142,6 +132,7 @@ impl Fleet {
         tracing::info!(
             fleet = self.config.name,
             gateway = self.gateway,
+            engine = self.engine.name(),
             gateways = self.config.max_gateways,
             isolated_seats = self.config.isolated_seats,
             "this gateway is a member of a fleet"
@@ -279,8 +270,8 @@ fn protocol_settings(config: &FleetConfig) -> Settings {
         FleetReclaim::Prompt => Reclaim::Prompt,
     };
     let mut settings = Settings::new(config.max_gateways, config.isolated_seats, reclaim);
-    settings.report_interval = LEASE_INTERVAL;
-    settings.ledger_interval = LEASE_INTERVAL;
+    settings.report_interval = report_interval(config);
+    settings.ledger_interval = settings.report_interval;
     settings
 }
 
@@ -384,7 +375,7 @@ fn levels(policy: &Policy) -> Vec<FleetLevel> {
 }
 
 /// Gets the fleet's hash key, and uses it from then on: until then, flows are told apart by another key.
-async fn follow_hash_key(engine: Arc<KubernetesEngine<UpstreamObjects>>, applier: Applier) {
+async fn follow_hash_key(engine: Arc<ConfiguredEngine>, applier: Applier) {
     let own = applier.hash_key();
     let mut failure = String::new();
     loop {
@@ -411,19 +402,5 @@ async fn follow_hash_key(engine: Arc<KubernetesEngine<UpstreamObjects>>, applier
                 tokio::time::sleep(KEY_RETRY).await;
             }
         }
-    }
-}
-
-/// The upstream's objects.
-struct UpstreamObjects(UpstreamCalls);
-
-impl ObjectApi for UpstreamObjects {
-    async fn call(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Value, LeaseCallError> {
-        self.0.json(method, path, body).await
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod data_directory;
 mod event_metrics;
 mod evictions;
 mod fleet;
+mod fleet_engine;
 mod hosted_api;
 mod hosting;
 mod object_counts;

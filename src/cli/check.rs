@@ -211,7 +211,7 @@ pub(super) fn run(
 /// How a fleet divides the seats.
 fn fleet_sums(config: &Config) -> Option<String> {
     let (fleet, total) = (&config.fleet, config.flow_control.total_seats);
-    fleet.engine?;
+    fleet.engine.as_ref()?;
     let follow = u64::from(total).saturating_sub(fleet.reserved());
     Some(format!(
         "fleet: {} gateways × {} seats are kept for gateways that are cut off; the other {follow} of {total} seats follow demand",

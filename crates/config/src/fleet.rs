@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use fairgate_core::apf::Seats;
 
+use crate::config::EtcdConfig;
+
 /// Several gateways that share `flowControl.totalSeats`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct FleetConfig {
     /// Where reports and the ledger are kept; `None`: this gateway has all seats for itself.
     pub engine: Option<FleetEngineConfig>,
@@ -23,15 +25,18 @@ pub struct FleetConfig {
     pub reclaim: FleetReclaim,
     /// The longest time for which a server works on a request after its gateway is gone.
     pub request_limit: Duration,
-    /// The namespace of the objects, with [`FleetEngineConfig::Kubernetes`].
-    pub namespace: String,
 }
 
 /// Where reports and the ledger are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum FleetEngineConfig {
     /// In `Lease` objects of the upstream.
-    Kubernetes,
+    Kubernetes {
+        /// The namespace of the objects.
+        namespace: String,
+    },
+    /// In an etcd.
+    Etcd(EtcdConfig),
 }
 
 /// When the seats of a silent gateway are given to others.
@@ -51,6 +56,14 @@ impl FleetConfig {
 
     /// Whether a gateway may have this name.
     pub fn admits(&self, gateway: &str) -> bool {
-        self.members.is_empty() || self.members.iter().any(|member| member == gateway)
+        let is_listed = self.members.is_empty() || self.members.iter().any(|name| name == gateway);
+        is_listed && is_record_name(gateway)
     }
+}
+
+/// Whether it can be part of the name of an object: a DNS label that leaves room for a prefix.
+pub(crate) fn is_record_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let has_dash_at_end = name.starts_with('-') || name.ends_with('-');
+    (1..=40).contains(&name.len()) && name.bytes().all(is_plain) && !has_dash_at_end
 }

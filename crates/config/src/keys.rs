@@ -232,7 +232,8 @@ keys! {
     /// gets one share: see docs/fleet.md. All gateways must have the same values, except gateway.
     "fleet";
     /// Where the gateways keep what they tell each other. none: this gateway has all seats for itself. kubernetes: Lease objects of
-    /// the upstream, read and written once a second. Whoever may write them controls the limits of all gateways.
+    /// the upstream, read twice a second. etcd: keys of an etcd, read ten times a second; only in builds with the Cargo feature
+    /// `etcd`. Whoever may write them controls the limits of all gateways.
     "fleet.engine": "none";
     /// The name of the fleet; the names of its objects begin with it. Each fleet in a namespace needs a name of its own.
     "fleet.name": "fairgate";
@@ -256,6 +257,21 @@ keys! {
     /// kubernetes only: the namespace of the objects, best one that contains nothing else.
     "fleet.kubernetes";
     "fleet.kubernetes.namespace": "fairgate";
+    /// etcd only.
+    "fleet.etcd";
+    /// https://host:2379 of each member. [] means the etcd of the hosted objects (store.etcd), with its credentials.
+    "fleet.etcd.endpoints": "[]";
+    /// Prefix of all keys; those of a fleet are below it under the fleet's name. Not below store.etcd.prefix.
+    "fleet.etcd.prefix": "/fairgate-fleets";
+    /// CA certificates (PEM) that verify the certificates of the members.
+    "fleet.etcd.caFile": "";
+    /// The gateway's client certificate (PEM) with its unencrypted key.
+    "fleet.etcd.clientCertificate";
+    "fleet.etcd.clientCertificate.certFile": "";
+    "fleet.etcd.clientCertificate.keyFile": "";
+    /// A user of the etcd, and the file with the user's password; both or neither.
+    "fleet.etcd.user": "";
+    "fleet.etcd.passwordFile": "";
     /// Evictions of pods (POST to the subresource eviction), which PodDisruptionBudgets may refuse.
     "eviction";
     /// relay: the upstream decides. precheck: the upstream decides, but what it would certainly refuse is

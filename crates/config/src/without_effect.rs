@@ -14,6 +14,7 @@ use crate::{
         AnonymousConfig, Config, DisruptionControllerMode, ProtocolConfig, StoreConfig,
         UpstreamIdentityConfig,
     },
+    fleet::FleetEngineConfig,
     section::ConfigReader,
 };
 
@@ -54,7 +55,26 @@ const CONDITIONAL: &[ConditionalKeys] = &[
         decided_by: &["fleet.engine"],
         have_effect: |config| config.fleet.engine.is_some(),
         why: "fleet.engine is none: this gateway has all seats for itself",
+        remedy: "set fleet.engine to kubernetes or etcd",
+    },
+    ConditionalKeys {
+        keys: &["fleet.kubernetes."],
+        decided_by: &["fleet.engine"],
+        have_effect: |config| !matches!(config.fleet.engine, Some(FleetEngineConfig::Etcd(_))),
+        why: "fleet.engine is etcd",
         remedy: "set fleet.engine to kubernetes",
+    },
+    ConditionalKeys {
+        keys: &["fleet.etcd."],
+        decided_by: &["fleet.engine"],
+        have_effect: |config| {
+            !matches!(
+                config.fleet.engine,
+                Some(FleetEngineConfig::Kubernetes { .. })
+            )
+        },
+        why: "fleet.engine is kubernetes",
+        remedy: "set fleet.engine to etcd",
     },
     ConditionalKeys {
         keys: &["store.local."],

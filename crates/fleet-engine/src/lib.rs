@@ -1,7 +1,7 @@
 //! A gateway as a member of its fleet: what keeps the protocol of `fairgate-fleet` going.
 //!
 //! - [`engine`]: where reports and the ledger are kept, with compare-and-swap. [`memory`] is for tests, [`kubernetes`] keeps them in
-//!   `Lease` objects. All pass [`conformance`].
+//!   `Lease` objects, `etcd` (a feature) in keys. All pass [`conformance`].
 //! - [`member`]: the task that reports, applies ledgers, and divides the seats while it is elected.
 //! - [`status`]: what operators see of it.
 //!
@@ -10,6 +10,8 @@
 pub mod conformance;
 mod coordination;
 pub mod engine;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod kubernetes;
 pub mod member;
 pub mod memory;

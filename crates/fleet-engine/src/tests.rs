@@ -73,6 +73,26 @@ async fn the_engine_on_leases_conforms() {
     check_engine(&on_leases()).await;
 }
 
+#[cfg(feature = "etcd")]
+#[tokio::test]
+async fn the_engine_on_etcd_conforms() {
+    use fairgate_store::{HistoryLimits, etcd};
+    use fairgate_testkit::etcd::EtcdServer;
+
+    let server = EtcdServer::start();
+    server.client().await;
+    let settings = etcd::EtcdSettings {
+        endpoints: vec![server.endpoint()],
+        prefix: "/fleets/front".to_owned(),
+        tls: None,
+        user: None,
+        limits: HistoryLimits::default(),
+        compaction: None,
+    };
+    let records = etcd::EtcdRecords::start(&settings).unwrap();
+    check_engine(&crate::etcd::EtcdEngine::new(records)).await;
+}
+
 #[tokio::test]
 async fn an_engine_that_is_away_answers_with_errors() {
     let engine = MemoryEngine::default();

@@ -16,7 +16,6 @@ pub mod etcd;
 pub mod leases;
 pub mod pki;
 pub mod random;
-#[cfg(feature = "etcd")]
 pub mod relay;
 #[cfg(feature = "store")]
 pub mod store;

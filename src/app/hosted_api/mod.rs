@@ -83,32 +83,14 @@ fn open_local(path: &Path, clock: &Clock) -> Result<local::LocalStore, StoreErro
 
 #[cfg(feature = "etcd")]
 fn open_etcd(settings: &config::EtcdConfig, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
-    use fairgate_store::etcd;
-    let identity = settings.client_pem.as_ref();
-    let identity = identity.map(|(cert, key)| (cert.clone(), (**key).clone()));
-    let tls = settings.authorities_pem.as_ref().map(|ca| etcd::EtcdTls {
-        ca: ca.clone(),
-        identity,
-        server_name: None,
-    });
-    let user = settings.user.as_ref();
-    let settings = etcd::EtcdSettings {
-        endpoints: settings.endpoints.clone(),
-        prefix: settings.prefix.clone(),
-        tls,
-        user: user.map(|(user, password)| (user.clone(), (**password).clone())),
-        limits: HistoryLimits::default(),
-        compaction: settings.compaction.then_some(Duration::from_secs(300)),
-    };
-    Ok(Arc::new(etcd::EtcdStore::start(&settings, clock.clone())?))
+    use fairgate_store::etcd::EtcdStore;
+    let settings = super::settings::etcd::etcd_settings(settings);
+    Ok(Arc::new(EtcdStore::start(&settings, clock.clone())?))
 }
 
 #[cfg(not(feature = "etcd"))]
 fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<Arc<dyn Store>, StoreError> {
-    // Validation of the configuration refuses this earlier.
-    Err(StoreError::Failed(
-        "this fairgate was built without etcd".to_owned(),
-    ))
+    Err(super::settings::without_etcd())
 }
 
 /// The kinds that this gateway hosts.

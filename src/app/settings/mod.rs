@@ -1,5 +1,7 @@
 //! Translates the configuration into the settings of each module.
 
+#[cfg(feature = "etcd")]
+pub(super) mod etcd;
 pub(super) mod identity;
 pub(super) mod settings_error;
 
@@ -48,6 +50,12 @@ pub(super) fn hash_key(config: &Config) -> Result<[u8; 16], SettingsError> {
         .fill(&mut key)
         .map_err(|_| NoRandomness)?;
     Ok(key)
+}
+
+/// The error of an etcd in a build without; validation of the configuration refuses it earlier.
+#[cfg(not(feature = "etcd"))]
+pub(super) fn without_etcd() -> fairgate_store::StoreError {
+    fairgate_store::StoreError::Failed("this fairgate was built without etcd".to_owned())
 }
 
 /// A random number, from the random keys of the standard library's hasher.

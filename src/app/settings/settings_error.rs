@@ -1,5 +1,7 @@
 //! Errors of settings that pass the validation of `config`, but cannot be used.
 
+use fairgate_store::StoreError;
+
 use fairgate_proxy::auth::{BundleError, HeaderNameError, NoRandomness, TokenFileError};
 
 /// A setting that passes validation, but cannot be used.
@@ -35,9 +37,12 @@ pub enum SettingsError {
     HeaderNames(Vec<HeaderNameError>),
     /// The name of this gateway is none that the fleet admits.
     #[error(
-        "fleet.gateway: the name of this host, {0:?}, is not one of fleet.members; set fleet.gateway, or list the name"
+        "fleet.gateway: the name of this host, {0:?}, is not one of fleet.members, or has more than lower-case letters, digits and dashes; set fleet.gateway"
     )]
     FleetMember(String),
+    /// The engine of the fleet cannot be used with its settings.
+    #[error("fleet.etcd: {0}")]
+    FleetEngine(StoreError),
     /// The system has no random numbers.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),

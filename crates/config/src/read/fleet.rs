@@ -2,19 +2,38 @@
 
 use fairgate_core::apf::policy::Semantics;
 
+use super::store::{WITHOUT_ETCD, etcd_client};
 use crate::{
-    config::{Config, EnforcementConfig},
-    fleet::{FleetConfig, FleetReclaim},
+    config::{Config, EnforcementConfig, EtcdConfig, StoreConfig},
+    fleet::{FleetConfig, FleetEngineConfig, FleetReclaim, is_record_name},
     section::{ConfigReader, ConfigSection},
+    values::Keyword,
 };
 
-pub(super) fn fleet(section: &mut ConfigSection<'_>) -> FleetConfig {
+/// The engine, apart from its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EngineKind {
+    None,
+    Kubernetes,
+    Etcd,
+}
+
+impl Keyword for EngineKind {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("none", Self::None),
+        ("kubernetes", Self::Kubernetes),
+        ("etcd", Self::Etcd),
+    ];
+}
+
+/// Reads the section. `store` is where the hosted objects are: a fleet may use the same etcd.
+pub(super) fn fleet(section: &mut ConfigSection<'_>, store: &StoreConfig) -> FleetConfig {
     let members: Vec<String> = section.get("members");
     let max_gateways: u32 = section.get("maxGateways");
     let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
     let gateway: String = section.get("gateway");
     FleetConfig {
-        engine: section.get("engine"),
+        engine: engine(section, store),
         name: section.get("name"),
         gateway: Some(gateway).filter(|name| !name.is_empty()),
         max_gateways: if count == 0 { max_gateways } else { count },
@@ -22,25 +41,85 @@ pub(super) fn fleet(section: &mut ConfigSection<'_>) -> FleetConfig {
         isolated_seats: section.get("isolatedSeats"),
         reclaim: section.get("reclaim"),
         request_limit: section.get("requestLimit"),
-        namespace: section.section("kubernetes", |kubernetes| kubernetes.get("namespace")),
     }
+}
+
+fn engine(section: &mut ConfigSection<'_>, store: &StoreConfig) -> Option<FleetEngineConfig> {
+    let kind = section.get("engine");
+    let namespace = section.section("kubernetes", |kubernetes| kubernetes.get("namespace"));
+    let etcd = section.section("etcd", etcd_client);
+    match kind {
+        EngineKind::None => None,
+        EngineKind::Kubernetes => Some(FleetEngineConfig::Kubernetes { namespace }),
+        EngineKind::Etcd => {
+            if !cfg!(feature = "etcd") {
+                let field = section.field("engine");
+                let remedy = "build it with --features etcd, or use kubernetes";
+                section.reader.error(&field, WITHOUT_ETCD, remedy);
+            }
+            let etcd = shared_etcd(etcd, store);
+            validate_etcd(section, &etcd, store);
+            Some(FleetEngineConfig::Etcd(etcd))
+        }
+    }
+}
+
+/// The etcd of the fleet: without endpoints, that of the hosted objects, under the fleet's own prefix.
+fn shared_etcd(own: EtcdConfig, store: &StoreConfig) -> EtcdConfig {
+    match store {
+        StoreConfig::Etcd(shared) if own.endpoints.is_empty() => EtcdConfig {
+            prefix: own.prefix,
+            compaction: false,
+            ..shared.clone()
+        },
+        _ => own,
+    }
+}
+
+fn validate_etcd(section: &mut ConfigSection<'_>, etcd: &EtcdConfig, store: &StoreConfig) {
+    if etcd.endpoints.is_empty() {
+        let field = section.field("etcd.endpoints");
+        let problem = "empty, and the hosted objects are not in an etcd";
+        let remedy = "name at least one, such as https://etcd-0:2379";
+        section.reader.error(&field, problem, remedy);
+    }
+    let StoreConfig::Etcd(objects) = store else {
+        return;
+    };
+    // Which addresses are of one cluster is not known, so the prefixes must differ in any case.
+    if is_below(&etcd.prefix, &objects.prefix) || is_below(&objects.prefix, &etcd.prefix) {
+        let field = section.field("etcd.prefix");
+        let problem = format!(
+            "{:?} and store.etcd.prefix, {:?}, contain one another",
+            etcd.prefix, objects.prefix
+        );
+        let remedy = "choose prefixes of which none is below the other";
+        section.reader.error(&field, problem, remedy);
+    }
+}
+
+/// Whether all keys below the first prefix are below the second.
+fn is_below(prefix: &str, other: &str) -> bool {
+    let rest = prefix.strip_prefix(other);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Reports what contradicts other keys.
 pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
     let fleet = &config.fleet;
-    if fleet.engine.is_none() {
+    let Some(engine) = &fleet.engine else {
         return;
-    }
+    };
     validate_names(reader, fleet);
     validate_seats(reader, config);
-    if !config.has_upstream {
+    let needs_upstream = matches!(engine, FleetEngineConfig::Kubernetes { .. });
+    if needs_upstream && !config.has_upstream {
         reader.error(
             "fleet.engine",
             "kubernetes keeps its objects in the upstream, and there is none",
-            "set upstream.url, or set it to none",
+            "set upstream.url, or set it to etcd",
         );
-    } else if !config.upstream.url.tls && !reader.is_set("upstream.tokenFile") {
+    } else if needs_upstream && !config.upstream.url.tls && !reader.is_set("upstream.tokenFile") {
         reader.warning(
             "fleet.engine",
             "the gateway has no credential for the upstream, where it keeps the objects of the fleet",
@@ -95,17 +174,21 @@ fn validate_seats(reader: &mut ConfigReader, config: &Config) {
 }
 
 fn validate_names(reader: &mut ConfigReader, fleet: &FleetConfig) {
+    let namespace = match &fleet.engine {
+        Some(FleetEngineConfig::Kubernetes { namespace }) => Some(namespace),
+        _ => None,
+    };
     let named = [
         ("fleet.name", Some(&fleet.name)),
         ("fleet.gateway", fleet.gateway.as_ref()),
-        ("fleet.kubernetes.namespace", Some(&fleet.namespace)),
+        ("fleet.kubernetes.namespace", namespace),
     ];
     let named = named
         .into_iter()
         .filter_map(|(key, name)| Some((key, name?)));
     let members = fleet.members.iter().map(|name| ("fleet.members", name));
     for (key, name) in named.chain(members) {
-        if !is_label(name) {
+        if !is_record_name(name) {
             reader.error(
                 key,
                 format!(
@@ -132,11 +215,4 @@ fn validate_names(reader: &mut ConfigReader, fleet: &FleetConfig) {
             "list it, or correct the name",
         );
     }
-}
-
-/// Whether it can be part of the name of an object: a DNS label that leaves room for a prefix.
-fn is_label(name: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let has_dash_at_end = name.starts_with('-') || name.ends_with('-');
-    (1..=40).contains(&name.len()) && name.bytes().all(is_plain) && !has_dash_at_end
 }

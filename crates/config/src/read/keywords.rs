@@ -6,7 +6,7 @@ use crate::{
         DisruptionControllerMode, EnforcementConfig, GatewayMode, LogFormat, LogLevel,
         ProtocolConfig,
     },
-    fleet::{FleetEngineConfig, FleetReclaim},
+    fleet::FleetReclaim,
     values::Keyword,
 };
 use fairgate_admission::{AdmissionMode, Fidelity};
@@ -32,13 +32,6 @@ impl Keyword for EvictionMode {
 
 impl Keyword for DisruptionControllerMode {
     const WORDS: &'static [(&'static str, Self)] = &[("off", Self::Off), ("on", Self::On)];
-}
-
-impl Keyword for Option<FleetEngineConfig> {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("none", None),
-        ("kubernetes", Some(FleetEngineConfig::Kubernetes)),
-    ];
 }
 
 impl Keyword for FleetReclaim {

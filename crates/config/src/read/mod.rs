@@ -187,6 +187,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         listen.address.to_string()
     };
     let store = root.section("store", store::store);
+    let fleet = root.section("fleet", |section| fleet::fleet(section, &store));
     let state_directory = root.section("state", |state| state.path("directory"));
     Config {
         mode,
@@ -200,7 +201,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
         }),
         upstream,
         flow_control: root.section("flowControl", flow_control::flow_control),
-        fleet: root.section("fleet", fleet::fleet),
+        fleet,
         eviction: root.section("eviction", |eviction| EvictionConfig {
             mode: eviction.get("mode"),
             controller: eviction.get("controller"),

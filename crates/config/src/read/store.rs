@@ -27,6 +27,8 @@ pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
 }
 
 /// The keys of the quotas of kinds.
+/// What is wrong with `etcd` as a value where it is not built in.
+pub(super) const WITHOUT_ETCD: &str = "this fairgate was built without etcd";
 const QUOTAS: [&str; 5] = [
     "flowSchemas",
     "podDisruptionBudgets",
@@ -67,17 +69,20 @@ pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
         let path = local.path("path");
         path.unwrap_or_else(|| local.reader.relative_path("fairgate.redb"))
     });
-    let etcd = section.section("etcd", etcd);
+    let etcd = section.section("etcd", |etcd| {
+        let compaction = etcd.get("compaction");
+        EtcdConfig {
+            compaction,
+            ..etcd_client(etcd)
+        }
+    });
     match kind {
         StoreKind::Local => StoreConfig::Local { path },
         StoreKind::Etcd => {
             if !cfg!(feature = "etcd") {
                 let field = section.field("type");
-                section.reader.error(
-                    &field,
-                    "this fairgate was built without etcd",
-                    "build it with --features etcd, or use local",
-                );
+                let remedy = "build it with --features etcd, or use local";
+                section.reader.error(&field, WITHOUT_ETCD, remedy);
             }
             if etcd.endpoints.is_empty() {
                 let field = section.field("etcd.endpoints");
@@ -112,7 +117,8 @@ fn kubernetes_version(value: &Value) -> Result<String, InvalidValue> {
     ))
 }
 
-fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
+/// How an etcd is reached.
+pub(super) fn etcd_client(section: &mut ConfigSection<'_>) -> EtcdConfig {
     let endpoints = section.get_with("endpoints", endpoints);
     let prefix = section.get_with("prefix", etcd_prefix);
     let ca = section.path("caFile");
@@ -143,7 +149,7 @@ fn etcd(section: &mut ConfigSection<'_>) -> EtcdConfig {
         user: password
             .filter(|_| !user.is_empty())
             .map(|password| (user, Secret::new(password))),
-        compaction: section.get("compaction"),
+        compaction: false,
     }
 }
 
@@ -154,7 +160,7 @@ fn endpoints(value: &Value) -> Result<Vec<String>, InvalidValue> {
         None => Ok(endpoints),
         Some(InvalidValue { problem, .. }) => Err(InvalidValue::new(
             problem,
-            "write it as https://host:2379; store.etcd.user and passwordFile have the credential",
+            "write it as https://host:2379; user and passwordFile have the credential",
         )),
     }
 }

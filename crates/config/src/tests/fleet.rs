@@ -1,6 +1,7 @@
 //! Several gateways that share one limit: what `fleet` must fulfil.
 
 use super::*;
+use crate::fleet::FleetEngineConfig;
 
 /// A fleet with these members beside a limit of 100 seats.
 fn fleet(members: Value) -> ConfigReading {
@@ -52,6 +53,79 @@ fn a_fleet_needs_the_upstream_for_its_leases_and_improved_for_its_bound() {
     );
     let prompt = fleet(json!({"reclaim": "prompt", "requestLimit": "1s"}));
     assert_eq!(fields(&prompt, Severity::Error), [""; 0]);
+}
+
+/// Fields with errors, but for that of the engine in a build without etcd.
+fn errors(reading: &ConfigReading) -> Vec<&str> {
+    let mut errors = fields(reading, Severity::Error);
+    let is_missing = |field: &str| !cfg!(feature = "etcd") && field == "fleet.engine";
+    errors.retain(|field| !is_missing(field));
+    errors
+}
+
+#[test]
+fn a_fleet_in_etcd_needs_no_upstream_but_an_etcd() {
+    let missing = fleet(json!({"engine": "etcd"}));
+    assert_eq!(errors(&missing), ["fleet.etcd.endpoints"]);
+    let built = fields(&missing, Severity::Error).contains(&"fleet.engine");
+    assert_eq!(
+        built,
+        !cfg!(feature = "etcd"),
+        "a build without etcd says so"
+    );
+
+    let own = json!({"endpoints": ["http://e-0:2379"], "prefix": "/fleets"});
+    let standalone = json!({"mode": "standalone", "fleet": {"engine": "etcd", "etcd": own}});
+    let standalone = read(standalone);
+    assert_eq!(errors(&standalone), [""; 0]);
+    let Some(FleetEngineConfig::Etcd(etcd)) = &standalone.config.fleet.engine else {
+        panic!("the engine is etcd")
+    };
+    assert_eq!(
+        (&*etcd.endpoints[0], &*etcd.prefix),
+        ("http://e-0:2379", "/fleets")
+    );
+}
+
+#[test]
+fn a_fleet_may_use_the_etcd_of_the_hosted_objects_under_another_prefix() {
+    for (prefix, wrong) in [
+        ("/fairgate-fleets", None),
+        ("/fairgate", Some("fleet.etcd.prefix")),
+        ("/fairgate/fleets", Some("fleet.etcd.prefix")),
+    ] {
+        let reading = read(json!({
+            "mode": "standalone", "fleet": {"engine": "etcd", "etcd": {"prefix": prefix}},
+            "store": {"type": "etcd", "etcd": {"endpoints": ["http://e-1:2379"]}},
+        }));
+        let mut found = errors(&reading);
+        found.retain(|field| *field != "store.type");
+        assert_eq!(found, Vec::from_iter(wrong), "{prefix}");
+        let Some(FleetEngineConfig::Etcd(etcd)) = &reading.config.fleet.engine else {
+            panic!("the engine is etcd")
+        };
+        assert_eq!(etcd.endpoints, ["http://e-1:2379"]);
+        assert_eq!(etcd.prefix, prefix);
+    }
+}
+
+#[test]
+fn keys_of_another_engine_have_no_effect() {
+    let kubernetes = fleet(json!({"etcd": {"prefix": "/fleets"}}));
+    assert!(fields(&kubernetes, Severity::Warning).contains(&"fleet.etcd.prefix"));
+    let etcd = json!({"endpoints": ["http://e-0:2379"]});
+    let etcd = fleet(json!({"engine": "etcd", "etcd": etcd, "kubernetes": {"namespace": "x"}}));
+    let warned = fields(&etcd, Severity::Warning).contains(&"fleet.kubernetes.namespace");
+    // A build without etcd has said before that the engine is wrong.
+    assert_eq!(warned, cfg!(feature = "etcd"));
+}
+
+#[test]
+fn a_host_name_that_no_record_can_have_is_not_admitted() {
+    let open = fleet(json!({}));
+    for (name, admitted) in [("gw-0", true), ("gw.example.com", false), ("", false)] {
+        assert_eq!(open.config.fleet.admits(name), admitted, "{name:?}");
+    }
 }
 
 #[test]

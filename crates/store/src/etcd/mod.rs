@@ -13,6 +13,8 @@
 //! While a minority of etcd's members is away, everything continues through the others; see `members`, and `writes` on
 //! what is repeated. While etcd is unreachable, cached reads and watches continue; the feed reconnects and resumes.
 //!
+//! [`EtcdRecords`] is no store: a few small keys that gateways share, without history.
+//!
 //! Not here: leases. Foreign keys below the prefix are refused.
 
 mod attempts;
@@ -26,6 +28,7 @@ mod members;
 mod migration;
 mod probes;
 mod reads;
+mod records;
 mod writes;
 
 #[cfg(test)]
@@ -45,7 +48,8 @@ use tokio::{
     task::JoinSet,
 };
 
-use self::{compaction::Turn, keys::Keys, link::Link};
+pub use self::records::{EtcdRecord, EtcdRecords};
+use self::{compaction::Turn, keys::Keys, link::Link, probes::Prober};
 use crate::{
     entry::{StoreEntry, check_key, check_prefix, check_size},
     error::StoreError,
@@ -149,8 +153,14 @@ impl EtcdStore {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(feed::run(shared.clone()));
+        let mirror = shared.mirror.clone();
+        let prober = Arc::new(Prober {
+            link: shared.link.clone(),
+            key: shared.keys.marker(),
+            newest_known: Box::new(move || mirror.revision()),
+        });
         for member in 0..shared.link.count() {
-            tasks.spawn(probes::run(shared.clone(), member));
+            tasks.spawn(probes::run(prober.clone(), member));
         }
         Ok(Self {
             shared,

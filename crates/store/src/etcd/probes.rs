@@ -1,6 +1,6 @@
 //! Probes the members of etcd, and logs when one goes away and when it comes back.
 //!
-//! A probe counts the keys at the marker, linearizably: a member that has lost the others cannot answer it. So etcd has
+//! A probe counts the keys of one name, linearizably: a member that has lost the others cannot answer it. So etcd has
 //! four small reads per member and second from every gateway.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
@@ -9,8 +9,8 @@ use etcd_client::{Error, GetOptions, ResponseHeader};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
-    Shared,
     failures::{CallFailure, evaluate},
+    link::Link,
     members::Tick,
     revision_of,
 };
@@ -29,10 +29,19 @@ enum Found {
     Failure(String),
 }
 
+/// What the members are probed with.
+pub(super) struct Prober {
+    pub(super) link: Arc<Link>,
+    /// The key that is counted.
+    pub(super) key: String,
+    /// The highest revision that is known: a member below it has another history than the others.
+    pub(super) newest_known: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
 type Probe<'a> = Pin<Box<dyn Future<Output = Found> + Send + 'a>>;
 
 /// Probes one member, forever.
-pub(super) async fn run(shared: Arc<Shared>, member: usize) {
+pub(super) async fn run(prober: Arc<Prober>, member: usize) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut probe: Option<Probe<'_>> = None;
@@ -46,28 +55,28 @@ pub(super) async fn run(shared: Arc<Shared>, member: usize) {
         tokio::select! {
             found = found => {
                 probe = None;
-                shared.note(member, found);
+                prober.note(member, found);
             }
             _ = ticks.tick() => {
-                if shared.tick(member) == Tick::Reconnect {
-                    shared.link.reconnect(member);
+                if prober.tick(member) == Tick::Reconnect {
+                    prober.link.reconnect(member);
                     probe = None;
                 }
                 if probe.is_none() {
-                    probe = Some(Box::pin(shared.probe(member)));
+                    probe = Some(Box::pin(prober.probe(member)));
                 }
             }
         }
     }
 }
 
-impl Shared {
+impl Prober {
     async fn probe(&self, member: usize) -> Found {
         self.link.members.send_if_modified(|members| {
             members.sent(member);
             false
         });
-        let seen = self.mirror.revision();
+        let seen = (self.newest_known)();
         match self.ask(member).await {
             Ok((found, _)) if found < seen => {
                 // It has another history than the other members.
@@ -87,7 +96,7 @@ impl Shared {
     async fn ask(&self, member: usize) -> Result<(u64, u64), Error> {
         let count = GetOptions::new().with_count_only();
         let mut kv = self.link.kv(member).await?;
-        let found = kv.get(self.keys.marker(), Some(count)).await?;
+        let found = kv.get(self.key.clone(), Some(count)).await?;
         let revision = revision_of(found.header()).unwrap_or(0);
         let term = found.header().map_or(0, ResponseHeader::raft_term);
         Ok((revision, term))

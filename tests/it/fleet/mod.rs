@@ -1,5 +1,8 @@
-//! Three gateways that share one limit, over real sockets. Their leases are in a stand-in for an API server that also counts
-//! what executes, goes on with requests whose gateway is gone, and is the judge.
+//! Three gateways that share one limit, over real sockets. A stand-in for an API server counts what executes, goes on with requests
+//! whose gateway is gone, and is the judge. It also has the gateways' leases, unless they use an etcd.
+
+#[cfg(feature = "etcd")]
+mod etcd;
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use fairgate::{app, config::Config, observe::GatewayMetrics};
-use fairgate_testkit::leases::LeaseTable;
+use fairgate_testkit::{leases::LeaseTable, relay::TcpRelay};
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -37,6 +40,8 @@ const WORK: &str = "/api/v1/namespaces/default/pods/work";
 /// What all doors of the server have in common.
 #[derive(Default)]
 struct Server {
+    /// The members of the etcd of the fleet; without, the fleet uses leases.
+    etcd: Vec<SocketAddr>,
     objects: LeaseTable,
     executing: AtomicUsize,
     most: AtomicUsize,
@@ -44,14 +49,47 @@ struct Server {
     served: Mutex<BTreeMap<String, usize>>,
 }
 
-/// One gateway's way to the server: it can be closed for leases.
+/// One gateway's way to the server and to the records of the fleet, which can be closed for these.
 struct Door {
     upstream: TestUpstream,
     is_closed: Arc<AtomicBool>,
+    /// Its ways to the members of the etcd.
+    etcd: Vec<TcpRelay>,
+}
+
+impl Door {
+    /// From now on, no record of the fleet is read or written.
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.etcd.iter().for_each(TcpRelay::cut);
+    }
+
+    fn open(&self) {
+        self.is_closed.store(false, Ordering::SeqCst);
+        self.etcd.iter().for_each(TcpRelay::mend);
+    }
+
+    /// The engine of the gateway's fleet, and its settings.
+    fn fleet(&self, gateway: &str) -> Value {
+        let mut fleet = json!({
+            "engine": "kubernetes", "gateway": gateway, "isolatedSeats": FLOOR,
+            // The servers end requests sooner than they have to.
+            "reclaim": "prompt",
+        });
+        if !self.etcd.is_empty() {
+            let endpoints = self
+                .etcd
+                .iter()
+                .map(|way| format!("http://{}", way.address));
+            fleet["engine"] = json!("etcd");
+            fleet["etcd"] = json!({"endpoints": endpoints.collect::<Vec<_>>()});
+        }
+        fleet
+    }
 }
 
 impl Server {
-    fn door(self: &Arc<Self>) -> Door {
+    async fn door(self: &Arc<Self>) -> Door {
         let server = Arc::clone(self);
         let is_closed = Arc::<AtomicBool>::default();
         let closed = Arc::clone(&is_closed);
@@ -67,9 +105,14 @@ impl Server {
                 server.keep_object(request).await
             }
         });
+        let mut etcd = Vec::new();
+        for member in &self.etcd {
+            etcd.push(TcpRelay::to(*member).await);
+        }
         Door {
             upstream,
             is_closed,
+            etcd,
         }
     }
 
@@ -122,8 +165,8 @@ struct Member {
 }
 
 impl Member {
-    fn start(server: &Arc<Server>, name: &str) -> Self {
-        let door = server.door();
+    async fn start(server: &Arc<Server>, name: &str) -> Self {
+        let door = server.door().await;
         let directory = directory(name);
         let upstream = door.upstream.address;
         let config = json!({
@@ -139,11 +182,7 @@ impl Member {
                 "totalSeats": LIMIT, "bootstrap": "mandatory",
                 "policies": {"directory": "policies"},
             },
-            "fleet": {
-                "engine": "kubernetes", "gateway": name, "isolatedSeats": FLOOR,
-                // The servers end requests sooner than they have to.
-                "reclaim": "prompt",
-            },
+            "fleet": door.fleet(name),
             "drain": {"delay": "0s", "grace": "5s"},
         });
         let reading = Config::parse("test.yaml", &directory, config.to_string().as_bytes());
@@ -182,7 +221,7 @@ impl Member {
 
     /// The process ends without a word: nothing that it writes is stored any more.
     fn kill(&mut self) {
-        self.door.is_closed.store(true, Ordering::SeqCst);
+        self.door.close();
         let running = self.running.take();
         std::thread::spawn(|| drop(running)).join().unwrap();
     }
@@ -273,15 +312,21 @@ fn is_even(seats: &[usize]) -> bool {
     seats.iter().sum::<usize>() == LIMIT && most - least <= 2
 }
 
-fn three(server: &Arc<Server>) -> Vec<Member> {
-    let names = ["gw-a", "gw-b", "gw-c"];
-    names.map(|name| Member::start(server, name)).into()
+async fn three(server: &Arc<Server>) -> Vec<Member> {
+    let mut members = Vec::new();
+    for name in ["gw-a", "gw-b", "gw-c"] {
+        members.push(Member::start(server, name).await);
+    }
+    members
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_gateways_share_one_limit_and_a_lost_one_gives_its_seats_back() {
-    let server = Arc::<Server>::default();
-    let mut members = three(&server);
+    shares_one_limit_through_a_loss(Arc::default()).await;
+}
+
+async fn shares_one_limit_through_a_loss(server: Arc<Server>) {
+    let mut members = three(&server).await;
     // Two users at one gateway, one at another: all three are asked to share equally, wherever they are.
     let mut clients = members[0].clients("alice", 2 * LIMIT);
     clients.extend(members[0].clients("bob", 2 * LIMIT));
@@ -326,19 +371,22 @@ async fn three_gateways_share_one_limit_and_a_lost_one_gives_its_seats_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_cut_off_keeps_its_floor_and_one_that_stops_gives_back_all() {
-    let server = Arc::<Server>::default();
-    let mut members = three(&server);
+    keeps_a_floor_when_cut_off(Arc::default()).await;
+}
+
+async fn keeps_a_floor_when_cut_off(server: Arc<Server>) {
+    let mut members = three(&server).await;
     let clients: Vec<_> = members
         .iter()
         .flat_map(|member| member.clients("alice", 2 * LIMIT))
         .collect();
     until_seats(&members, is_even).await;
-    members[2].door.is_closed.store(true, Ordering::SeqCst);
+    members[2].door.close();
     let others = LIMIT - FLOOR;
     let is_divided = |seats: &[usize]| seats[0] + seats[1] == others && seats[2] == FLOOR;
     until_seats(&members, is_divided).await;
     assert_eq!(members[2].fleet().await["state"], "isolated");
-    members[2].door.is_closed.store(false, Ordering::SeqCst);
+    members[2].door.open();
     until_seats(&members, is_even).await;
 
     // Its way to the server stays open.
@@ -352,11 +400,8 @@ async fn a_gateway_that_is_cut_off_keeps_its_floor_and_one_that_stops_gives_back
     assert!(most <= LIMIT, "{most} requests executed at a time");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_key_of_flow_hashes_is_the_same_at_all_gateways() {
-    let server = Arc::<Server>::default();
-    let members = three(&server);
-    until_seats(&members, |seats| seats.iter().sum::<usize>() == LIMIT).await;
+/// Waits until all gateways hash flows with the same key.
+async fn until_one_hash_key(members: &[Member]) {
     let key = |member: &Member| {
         let view = member.running().flow_control().dispatcher().view();
         view.policy().settings().hash_key
@@ -367,6 +412,14 @@ async fn the_key_of_flow_hashes_is_the_same_at_all_gateways() {
         }
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_of_flow_hashes_is_the_same_at_all_gateways() {
+    let server = Arc::<Server>::default();
+    let members = three(&server).await;
+    until_seats(&members, |seats| seats.iter().sum::<usize>() == LIMIT).await;
+    until_one_hash_key(&members).await;
     let objects = server.objects.objects();
     let secrets = objects.keys().filter(|path| path.contains("/secrets/"));
     assert_eq!(secrets.count(), 1);
@@ -377,8 +430,11 @@ async fn the_key_of_flow_hashes_is_the_same_at_all_gateways() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_of_three_gateways_gets_no_more_than_one_of_a_single_gateway() {
-    let server = Arc::<Server>::default();
-    let members = three(&server);
+    gives_one_share_to_a_user_of_all_gateways(Arc::default()).await;
+}
+
+async fn gives_one_share_to_a_user_of_all_gateways(server: Arc<Server>) {
+    let members = three(&server).await;
     let mut clients: Vec<_> = members
         .iter()
         .flat_map(|member| member.clients("alice", 2 * LIMIT))

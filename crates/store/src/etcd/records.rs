@@ -1,0 +1,140 @@
+//! A few small records that gateways share, such as those of a fleet: read and compared-and-swapped in etcd itself, without
+//! a mirror, history or watches.
+
+use std::sync::Arc;
+
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
+use tokio::task::JoinSet;
+
+use super::{
+    EtcdSettings,
+    failures::CallFailure,
+    link::Link,
+    probes::{self, Prober},
+    revision_of, unsigned,
+};
+use crate::error::StoreError;
+
+/// Records below one prefix of an etcd, through whichever of its members answer.
+pub struct EtcdRecords {
+    link: Arc<Link>,
+    /// Ends with a slash.
+    prefix: String,
+    /// The probes of the members.
+    _tasks: JoinSet<()>,
+}
+
+/// A record as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdRecord {
+    /// The value.
+    pub value: Vec<u8>,
+    /// The revision of etcd at which it was written; greater than those of all earlier writes.
+    pub revision: u64,
+}
+
+impl EtcdRecords {
+    /// Starts to probe the members on the current runtime, and returns at once. `limits` and `compaction` of the settings are
+    /// not used.
+    ///
+    /// # Errors
+    ///
+    /// When an endpoint is not valid.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn start(settings: &EtcdSettings) -> Result<Self, StoreError> {
+        let link = Arc::new(Link::new(settings)?);
+        let prefix = format!("{}/", settings.prefix.trim_end_matches('/'));
+        let prober = Arc::new(Prober {
+            link: link.clone(),
+            key: prefix.clone(),
+            newest_known: Box::new(|| 0),
+        });
+        let mut tasks = JoinSet::new();
+        for member in 0..link.count() {
+            tasks.spawn(probes::run(prober.clone(), member));
+        }
+        Ok(Self {
+            link,
+            prefix,
+            _tasks: tasks,
+        })
+    }
+
+    /// Reads a record, linearizably; `None` if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// When etcd does not answer within some seconds, or refuses.
+    pub async fn get(&self, name: &str) -> Result<Option<EtcdRecord>, StoreError> {
+        let found = self.link.get(self.key(name), None).await?;
+        found.kvs().first().map(record).transpose()
+    }
+
+    /// Reads the records whose names begin with `names`, in the order of their names, linearizably and all at one revision.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::get`].
+    pub async fn list(&self, names: &str) -> Result<Vec<EtcdRecord>, StoreError> {
+        let options = GetOptions::new().with_prefix();
+        let found = self.link.get(self.key(names), Some(options)).await?;
+        found.kvs().iter().map(record).collect()
+    }
+
+    /// Writes a record if it has the revision `expected`; 0: if it does not exist. Returns its new revision, or `None` if it has
+    /// another one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::get`]. The write may then have been carried out, or may still be: a caller reads the record before it
+    /// writes again. It is repeated at another member only where the first one has refused to begin.
+    pub async fn write(
+        &self,
+        name: &str,
+        expected: u64,
+        value: Vec<u8>,
+    ) -> Result<Option<u64>, StoreError> {
+        let key = self.key(name);
+        let revision = i64::try_from(expected)
+            .map_err(|_| StoreError::Failed(format!("etcd has no revision {expected}")))?;
+        let is_expected = Compare::mod_revision(key.clone(), CompareOp::Equal, revision);
+        let transaction = Txn::new()
+            .when([is_expected])
+            .and_then([TxnOp::put(key, value, None)]);
+        let mut attempts = self.link.attempts();
+        loop {
+            let ended = attempts
+                .once(|used| self.link.commit_at(used, &transaction))
+                .await;
+            match ended {
+                Ok(ended) if ended.succeeded() => return revision_of(ended.header()).map(Some),
+                Ok(_) => return Ok(None),
+                Err(CallFailure::NotRun(_)) => {}
+                Err(
+                    CallFailure::Final(error)
+                    | CallFailure::Unfinished(error)
+                    | CallFailure::Disconnected(error),
+                ) => return Err(error),
+            }
+        }
+    }
+
+    /// The members that are away, and why; `None` if there are none.
+    pub fn away(&self) -> Option<String> {
+        self.link.away()
+    }
+
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
+fn record(stored: &KeyValue) -> Result<EtcdRecord, StoreError> {
+    Ok(EtcdRecord {
+        value: stored.value().to_vec(),
+        revision: unsigned(stored.mod_revision())?,
+    })
+}
