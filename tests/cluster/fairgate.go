@@ -27,6 +27,8 @@ type FairgateOptions struct {
 	Source   string   // fairgate's own mode, which says where policy objects come from; files when empty
 	Upstream string   // URL; the cluster's apiserver when empty
 	Servers  []string // URLs of several apiservers, instead of Upstream
+	Token    string   // file with the token by which fairgate is User upstream, instead of a certificate
+	Fleet    string   // its name in a fleet of three gateways; none when empty
 	User     string   // whom fairgate is upstream; FairgateUser when empty
 	Group    string   // which group that user has; none when empty
 	Listen   string   // address to listen on; 127.0.0.1 when empty
@@ -72,6 +74,9 @@ upstream:
   url: {{ .Upstream }}
 {{- end }}
   caFile: {{ .UpstreamCA }}
+{{- if .Token }}
+  tokenFile: {{ .Token }}
+{{- else }}
   clientCertificate:
 {{- if eq .Mode "impersonate" }}
     certFile: {{ .Impersonator.Cert }}
@@ -79,6 +84,7 @@ upstream:
 {{- else }}
     certFile: {{ .FrontProxy.Cert }}
     keyFile: {{ .FrontProxy.Key }}
+{{- end }}
 {{- end }}
   identity:
     mode: {{ .Mode }}
@@ -103,6 +109,13 @@ flowControl:
 {{- if .Policies }}
   policies:
     directory: {{ .Policies }}
+{{- end }}
+{{- if .Fleet }}
+fleet: # seats of a gateway that is gone come back soon
+  engine: kubernetes
+  gateway: {{ .Fleet }}
+  maxGateways: 3
+  reclaim: prompt
 {{- end }}
 {{- if .Request }}
 timeouts:
@@ -180,6 +193,8 @@ type fairgateFields struct {
 	TokenFile       string
 	Upstream        string   // URL
 	Servers         []string // URLs, instead of Upstream
+	Token           string
+	Fleet           string
 	UpstreamCA      string
 	Impersonator    KeyPair // CN as GatewayUser, of the cluster's CA
 	FrontProxy      KeyPair // CN front-proxy-client, of the front-proxy CA
@@ -234,7 +249,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 	fields := fairgateFields{
 		Source: cmp.Or(options.Source, "files"), Mode: options.Mode, Serving: c.PKI.Fairgate,
 		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
-		Upstream: cmp.Or(options.Upstream, c.Direct.URL), Servers: options.Servers, UpstreamCA: c.PKI.CA.Cert,
+		Upstream: cmp.Or(options.Upstream, c.Direct.URL), Servers: options.Servers, Token: options.Token, Fleet: options.Fleet, UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Request: options.Request, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,
@@ -245,7 +260,9 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 	if options.Source == "overlay" {
 		fields.Reviewed = cmp.Or(options.Reviewed, "1s")
 	}
-	if options.User != "" {
+	if options.Token != "" {
+		fields.GatewayUser = options.User
+	} else if options.User != "" {
 		self, err := c.NewUser(options.User, groups(options.Group)...)
 		if err != nil {
 			return nil, err
@@ -344,6 +361,11 @@ func (f *Fairgate) UntilReady() error {
 // Stop makes it drain, and fails if it exits with an error.
 func (f *Fairgate) Stop() error {
 	return f.running.stop(drainLimit)
+}
+
+// Kill ends it without a word.
+func (f *Fairgate) Kill() {
+	_ = f.running.stop(0)
 }
 
 // Restart stops it and starts it again.

@@ -25,6 +25,7 @@ const serverUp = "fairgate_upstream_server_up"
 // read is answered, every acknowledged write is there, the informer sees all of it, and both servers are used again.
 func TestServersOfOneClusterComeAndGo(t *testing.T) {
 	aboutFairgate(t)
+	t.Parallel()
 	ctx := inTime(t, 20*time.Minute)
 	first := must[*Apiserver](t)(shared.StartApiserver("first-of-two", ""))
 	second := must[*Apiserver](t)(shared.StartApiserver("second-of-two", "", "--etcd-prefix="+first.Prefix))
