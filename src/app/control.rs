@@ -110,7 +110,11 @@ impl ControlTasks {
             disruption.start(&self.telemetry, gateway);
         }
         if let Some(fleet) = fleet {
-            fleet.start(&self.telemetry, gateway, applier.clone());
+            let servers = self
+                .servers
+                .as_ref()
+                .map(|servers| Arc::clone(servers.servers()));
+            fleet.start(&self.telemetry, gateway, applier.clone(), servers);
         }
         let nudge = self
             .policies

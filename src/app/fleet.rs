@@ -41,6 +41,7 @@ use fairgate_fleet_engine::{
 };
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
 use fairgate_proxy::serve::DrainPhase;
+use fairgate_upstream::servers::UpstreamServers;
 
 /// The flows of a report.
 const MOST_FLOWS: usize = 64;
@@ -112,7 +113,13 @@ impl Fleet {
 
     /// Registers metrics and the dump, and starts the member. It runs until all connections are closed; then it says that its
     /// seats are free.
-    pub(super) fn start(self, telemetry: &Telemetry, gateway: &mut Gateway, applier: Applier) {
+    pub(super) fn start(
+        self,
+        telemetry: &Telemetry,
+        gateway: &mut Gateway,
+        applier: Applier,
+        servers: Option<Arc<UpstreamServers>>,
+    ) {
         self.register_metrics(telemetry);
         self.provide_dump(telemetry);
         let control = gateway.control();
@@ -140,6 +147,7 @@ impl Fleet {
         let member = FleetMember::new(MemberSettings {
             seats: Arc::new(FleetSeats {
                 applier,
+                servers,
                 floor: self.config.isolated_seats,
                 clock: self.clock.clone(),
                 received: Mutex::default(),
@@ -278,6 +286,8 @@ fn protocol_settings(config: &FleetConfig) -> Settings {
 /// Flow control, as the fleet uses it.
 struct FleetSeats {
     applier: Applier,
+    /// The servers behind the gateway, if there are several.
+    servers: Option<Arc<UpstreamServers>>,
     floor: Seats,
     clock: Clock,
     received: Mutex<ReceivedWork>,
@@ -340,6 +350,9 @@ impl SeatUser for FleetSeats {
     }
 
     fn use_seats(&self, now: Time, seats: SharedSeats) {
+        if let Some(servers) = &self.servers {
+            servers.places().set_granted(Some(seats.seats));
+        }
         self.applier.flow_control().share_seats(now, seats);
     }
 

@@ -37,14 +37,40 @@ const FLOOR: usize = 1;
 const SERVICE: Duration = Duration::from_millis(40);
 const WORK: &str = "/api/v1/namespaces/default/pods/work";
 
+/// Counts what executes.
+#[derive(Default)]
+struct Executing {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Executing {
+    fn begin(&self) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// How much executed at a time at most.
+    fn most(&self) -> usize {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
 /// What all doors of the server have in common.
 #[derive(Default)]
 struct Server {
+    /// Its seats, if there are several servers.
+    seats: usize,
     /// The members of the etcd of the fleet; without, the fleet uses leases.
     etcd: Vec<SocketAddr>,
-    objects: LeaseTable,
-    executing: AtomicUsize,
-    most: AtomicUsize,
+    objects: Arc<LeaseTable>,
+    executing: Executing,
+    /// What executes at all servers of the fleet, if there are several.
+    together: Arc<Executing>,
     /// Requests that were served, by user.
     served: Mutex<BTreeMap<String, usize>>,
 }
@@ -122,10 +148,11 @@ impl Server {
         let user = user.map_or("", |user| user.to_str().unwrap()).to_owned();
         let server = Arc::clone(self);
         let executes = tokio::spawn(async move {
-            let now = server.executing.fetch_add(1, Ordering::SeqCst) + 1;
-            server.most.fetch_max(now, Ordering::SeqCst);
+            server.executing.begin();
+            server.together.begin();
             tokio::time::sleep(SERVICE).await;
-            server.executing.fetch_sub(1, Ordering::SeqCst);
+            server.executing.end();
+            server.together.end();
             *server.served.lock().unwrap().entry(user).or_default() += 1;
         });
         executes.await.unwrap();
@@ -157,32 +184,35 @@ fn status(code: u16, body: &Value) -> TestReply {
     response.body(full(Bytes::from(body.to_string()))).unwrap()
 }
 
-/// A gateway, its way to the server, and its files.
+/// A gateway, its ways to the servers, and its files.
 struct Member {
     running: Option<app::Running>,
-    door: Door,
+    doors: Vec<Door>,
     directory: PathBuf,
 }
 
 impl Member {
-    async fn start(server: &Arc<Server>, name: &str) -> Self {
-        let door = server.door().await;
+    async fn start(servers: &[Arc<Server>], name: &str) -> Self {
+        let mut doors = Vec::new();
+        for server in servers {
+            doors.push(server.door().await);
+        }
         let directory = directory(name);
-        let upstream = door.upstream.address;
+        let (upstream, total_seats) = upstream(servers, &doors);
         let config = json!({
             "apiVersion": "fairgate.dev/v1alpha1",
             "kind": "Configuration",
             "dataCores": 1,
             "listen": {"address": "127.0.0.1:0"},
             "admin": {"address": "127.0.0.1:0"},
-            "upstream": {"url": format!("http://{upstream}")},
+            "upstream": upstream,
             "authentication": {"tokenFile": "tokens.csv", "tokenReview": {"enabled": false}},
             "timeouts": {"request": "30s"},
             "flowControl": {
-                "totalSeats": LIMIT, "bootstrap": "mandatory",
+                "totalSeats": total_seats, "bootstrap": "mandatory",
                 "policies": {"directory": "policies"},
             },
-            "fleet": door.fleet(name),
+            "fleet": doors[0].fleet(name),
             "drain": {"delay": "0s", "grace": "5s"},
         });
         let reading = Config::parse("test.yaml", &directory, config.to_string().as_bytes());
@@ -191,7 +221,7 @@ impl Member {
         let started = std::thread::spawn(|| app::start(config, None, GatewayMetrics::new()));
         Self {
             running: Some(started.join().unwrap().unwrap()),
-            door,
+            doors,
             directory,
         }
     }
@@ -219,9 +249,18 @@ impl Member {
         (0..count).map(|_| client()).collect()
     }
 
+    /// From now on, it reads and writes no record of the fleet.
+    fn close(&self) {
+        self.doors.iter().for_each(Door::close);
+    }
+
+    fn open(&self) {
+        self.doors.iter().for_each(Door::open);
+    }
+
     /// The process ends without a word: nothing that it writes is stored any more.
     fn kill(&mut self) {
-        self.door.close();
+        self.close();
         let running = self.running.take();
         std::thread::spawn(|| drop(running)).join().unwrap();
     }
@@ -248,6 +287,18 @@ impl Drop for Member {
         std::thread::spawn(|| drop(running)).join().unwrap();
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// The upstream of a gateway's configuration, and its `totalSeats`: not set beside the seats of servers.
+fn upstream(servers: &[Arc<Server>], doors: &[Door]) -> (Value, Value) {
+    let url = |door: &Door| format!("http://{}", door.upstream.address);
+    if let [door] = doors {
+        return (json!({"url": url(door)}), json!(LIMIT));
+    }
+    let listed = servers.iter().zip(doors);
+    let listed = listed.map(|(server, door)| json!({"url": url(door), "seats": server.seats}));
+    let servers = Value::Array(listed.collect());
+    (json!({"servers": servers}), Value::Null)
 }
 
 /// A directory with tokens, and with a policy of one level for all users.
@@ -308,14 +359,22 @@ async fn until_seats(members: &[Member], holds: impl Fn(&[usize]) -> bool) {
 
 /// Whether all seats are granted, and all gateways have as many: but for one that rounding gives to each of two levels.
 fn is_even(seats: &[usize]) -> bool {
+    seats.iter().sum::<usize>() == LIMIT && are_close(seats)
+}
+
+fn are_close(seats: &[usize]) -> bool {
     let (most, least) = (seats.iter().max().unwrap(), seats.iter().min().unwrap());
-    seats.iter().sum::<usize>() == LIMIT && most - least <= 2
+    most - least <= 2
 }
 
 async fn three(server: &Arc<Server>) -> Vec<Member> {
+    three_before(std::slice::from_ref(server)).await
+}
+
+async fn three_before(servers: &[Arc<Server>]) -> Vec<Member> {
     let mut members = Vec::new();
     for name in ["gw-a", "gw-b", "gw-c"] {
-        members.push(Member::start(server, name).await);
+        members.push(Member::start(servers, name).await);
     }
     members
 }
@@ -364,7 +423,7 @@ async fn shares_one_limit_through_a_loss(server: Arc<Server>) {
     .await;
     dead.running.take();
     clients.iter().for_each(JoinHandle::abort);
-    let most = server.most.load(Ordering::SeqCst);
+    let most = server.executing.most();
     assert!(most <= LIMIT, "{most} requests executed at a time");
     assert!(most > LIMIT - 3, "the seats were in use: {most}");
 }
@@ -381,12 +440,12 @@ async fn keeps_a_floor_when_cut_off(server: Arc<Server>) {
         .flat_map(|member| member.clients("alice", 2 * LIMIT))
         .collect();
     until_seats(&members, is_even).await;
-    members[2].door.close();
+    members[2].close();
     let others = LIMIT - FLOOR;
     let is_divided = |seats: &[usize]| seats[0] + seats[1] == others && seats[2] == FLOOR;
     until_seats(&members, is_divided).await;
     assert_eq!(members[2].fleet().await["state"], "isolated");
-    members[2].door.open();
+    members[2].open();
     until_seats(&members, is_even).await;
 
     // Its way to the server stays open.
@@ -396,7 +455,7 @@ async fn keeps_a_floor_when_cut_off(server: Arc<Server>) {
     // Its name is free, and the floor is kept for whoever has it next.
     until_seats(&members, |seats| seats.iter().sum::<usize>() == others).await;
     clients.iter().for_each(JoinHandle::abort);
-    let most = server.most.load(Ordering::SeqCst);
+    let most = server.executing.most();
     assert!(most <= LIMIT, "{most} requests executed at a time");
 }
 
@@ -457,6 +516,56 @@ async fn gives_one_share_to_a_user_of_all_gateways(server: Arc<Server>) {
     })
     .await;
     clients.iter().for_each(JoinHandle::abort);
-    let most = server.most.load(Ordering::SeqCst);
+    let most = server.executing.most();
     assert!(most <= LIMIT, "{most} requests executed at a time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_gateways_share_the_seats_of_each_of_three_servers() {
+    let (objects, together) = (Arc::default(), Arc::<Executing>::default());
+    let server = |seats| {
+        Arc::new(Server {
+            seats,
+            objects: Arc::clone(&objects),
+            together: Arc::clone(&together),
+            ..Server::default()
+        })
+    };
+    let servers = [3, 6, 9].map(server);
+    let limit: usize = servers.iter().map(|server| server.seats).sum();
+    let members = three_before(&servers).await;
+    let mut clients = members[0].clients("alice", 2 * limit);
+    clients.extend(members[1].clients("bob", 2 * limit));
+    until_seats(&members, |seats| {
+        seats.iter().sum::<usize>() == limit && seats[2] == FLOOR
+    })
+    .await;
+    clients.extend(members[2].clients("mallory", 2 * limit));
+    until_seats(&members, |seats| {
+        seats.iter().sum::<usize>() == limit && are_close(seats)
+    })
+    .await;
+    let served = || -> usize {
+        let all = servers.iter().map(|server| server.served_by_user());
+        all.flat_map(BTreeMap::into_values).sum()
+    };
+    let before = served();
+    soon(async {
+        while served() < before + 20 * limit {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    clients.iter().for_each(JoinHandle::abort);
+    let most = together.most();
+    assert!(most <= limit, "{most} requests executed at a time");
+    assert!(most > limit - 3, "the seats were in use: {most}");
+    for server in &servers {
+        // What a gateway may use of a server is rounded up.
+        let (seats, most) = (server.seats, server.executing.most());
+        assert!(
+            most < seats + members.len(),
+            "{most} executed at a server of {seats}"
+        );
+    }
 }

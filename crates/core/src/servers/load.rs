@@ -78,6 +78,7 @@ impl ServerLoad {
     /// A server of so many seats, all of which it may use. `places` is where requests wait for room at it or its fellows.
     pub fn new(seats: Seats, places: StdArc<Places>) -> Self {
         let seats = seats.clamp(1, MOST_SEATS);
+        places.part.change_capacity(0, seats);
         Self {
             seats: AtomicU32::new(seats),
             capacity: AtomicU32::new(seats),
@@ -111,7 +112,9 @@ impl ServerLoad {
     pub fn set_capacity(&self, capacity: Seats) {
         let capacity = capacity.min(MOST_SEATS);
         // Less is news, too: who waits for this server has to wait for another, and where none is left all are tried.
-        if self.capacity.swap(capacity, Ordering::AcqRel) != capacity {
+        let before = self.capacity.swap(capacity, Ordering::AcqRel);
+        if before != capacity {
+            self.places.part.change_capacity(before, capacity);
             self.places.wake();
         }
     }
@@ -157,12 +160,13 @@ impl ServerLoad {
         self.capacity().max(self.charged().min(self.seats()))
     }
 
-    /// The seats to go by: its capacity, or, where no server takes requests and all are tried, what it was configured with.
+    /// The seats to go by: the part of its capacity that is this gateway's, or, where no server takes requests and all are tried, what it
+    /// was configured with.
     fn room(&self, is_last_resort: bool) -> Seats {
         if is_last_resort {
             self.seats()
         } else {
-            self.capacity()
+            self.places.part.of(self.capacity())
         }
     }
 

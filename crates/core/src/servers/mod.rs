@@ -2,7 +2,7 @@
 //!
 //! [`load`] counts what each server has to do and chooses the least loaded one; [`waiting`] lets requests wait until a server has room, in their [`places`];
 //! [`health`] says which part of its seats a server may use; [`slowness`] compares servers with each other; [`rebalance`] says how
-//! many watches move to a server that has too few.
+//! many watches move to a server that has too few; [`fleet_part`] says what a gateway may use of each server whose fleet shares them.
 //!
 //! # The bound
 //!
@@ -17,6 +17,7 @@
 //!
 //! Not here: connections, probes, names; `fairgate-upstream` has them.
 
+pub mod fleet_part;
 pub mod health;
 pub mod load;
 pub mod places;

@@ -2,15 +2,20 @@
 
 use std::{collections::VecDeque, task::Waker};
 
-use crate::sync::{Mutex, lock};
+use super::fleet_part::FleetPart;
+use crate::{
+    apf::Seats,
+    sync::{Mutex, lock},
+};
 
 /// How many of those that wait look again at a time.
 const WOKEN: usize = 16;
 
-/// Where requests wait for room at the servers of a group. Shared by all cores.
+/// Where requests wait for room at the servers of a group, and which part of the room is this gateway's. Shared by all cores.
 #[derive(Debug, Default)]
 pub struct Places {
     queue: Mutex<Queue>,
+    pub(super) part: FleetPart,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +31,12 @@ struct Entry {
 }
 
 impl Places {
+    /// The seats of all servers together that this gateway may use from now on; `None`: all of them, because there is no fleet.
+    pub fn set_granted(&self, granted: Option<Seats>) {
+        self.part.set_granted(granted);
+        self.wake();
+    }
+
     /// Lets the first of those that wait look again.
     pub fn wake(&self) {
         let mut wakers = smallvec::SmallVec::<[Waker; WOKEN]>::new();
