@@ -27,6 +27,7 @@ type FairgateOptions struct {
 	Source   string   // fairgate's own mode, which says where policy objects come from; files when empty
 	Upstream string   // URL; the cluster's apiserver when empty
 	Servers  []string // URLs of several apiservers, instead of Upstream
+	Spread   string   // how requests are spread over Servers; fairgate's default when empty
 	Token    string   // file with the token by which fairgate is User upstream, instead of a certificate
 	Fleet    string   // its name in a fleet of three gateways; none when empty
 	User     string   // whom fairgate is upstream; FairgateUser when empty
@@ -69,6 +70,9 @@ upstream:
   servers:
 {{- range .Servers }}
   - url: {{ . }}
+{{- end }}
+{{- if .Spread }}
+  spread: {{ .Spread }}
 {{- end }}
 {{- else }}
   url: {{ .Upstream }}
@@ -193,6 +197,7 @@ type fairgateFields struct {
 	TokenFile       string
 	Upstream        string   // URL
 	Servers         []string // URLs, instead of Upstream
+	Spread          string
 	Token           string
 	Fleet           string
 	UpstreamCA      string
@@ -249,7 +254,7 @@ func (c *Cluster) NewFairgate(options FairgateOptions) (*Fairgate, error) {
 	fields := fairgateFields{
 		Source: cmp.Or(options.Source, "files"), Mode: options.Mode, Serving: c.PKI.Fairgate,
 		ClientCA: c.PKI.CA.Cert, RequestHeaderCA: c.PKI.FrontProxyCA.Cert, TokenFile: c.TokenFile,
-		Upstream: cmp.Or(options.Upstream, c.Direct.URL), Servers: options.Servers, Token: options.Token, Fleet: options.Fleet, UpstreamCA: c.PKI.CA.Cert,
+		Upstream: cmp.Or(options.Upstream, c.Direct.URL), Servers: options.Servers, Spread: options.Spread, Token: options.Token, Fleet: options.Fleet, UpstreamCA: c.PKI.CA.Cert,
 		Impersonator: c.PKI.FairgateClient, FrontProxy: c.PKI.FrontProxyClient, GatewayUser: FairgateUser,
 		Policies: options.Policies, Seats: options.Seats, Request: options.Request, Off: options.Off,
 		Eviction: cmp.Or(options.Eviction, "relay"), Counts: options.Counts, Wait: options.Wait,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -195,4 +196,76 @@ func (w *writer) stop(t *testing.T) (written, unknown []string) {
 		t.Error(failure)
 	}
 	return w.written, w.unknown
+}
+
+const (
+	readsAfterWrites = 300
+	spreadClients    = 5
+	spreadReads      = 100
+)
+
+// What the two ways to spread requests over servers cost and give: how many reads of a server's cache do not see the write before them, and how
+// unevenly requests of few clients are spread. Only reads of the newest state have to see every write, and they do.
+func TestReadsAfterWritesThroughTwoServers(t *testing.T) {
+	aboutFairgate(t)
+	t.Parallel()
+	ctx := inTime(t, 20*time.Minute)
+	first := must[*Apiserver](t)(shared.StartApiserver("first-of-spread", ""))
+	second := must[*Apiserver](t)(shared.StartApiserver("second-of-spread", "", "--etcd-prefix="+first.Prefix))
+	succeeds(t, Grant(ctx, first.Admin, Audited[0], ImpersonatorRole))
+	for _, spread := range []string{"connection", "request"} {
+		gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", User: Audited[0], Servers: []string{first.URL, second.URL}, Spread: spread})
+		succeeds(t, gateway.Start())
+		config := shared.Config(gateway.Endpoint, shared.admin)
+		config.QPS = -1 // as fast as it is answered
+		client := must[*kubernetes.Clientset](t)(kubernetes.NewForConfig(config))
+		objects, unseen := client.CoreV1().ConfigMaps("default"), 0
+		for number := range readsAfterWrites {
+			object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", spread, number)}}
+			must[*corev1.ConfigMap](t)(objects.Create(ctx, object, metav1.CreateOptions{}))
+			_, err := objects.Get(ctx, object.Name, metav1.GetOptions{ResourceVersion: "0"})
+			if apierrors.IsNotFound(err) {
+				unseen, err = unseen+1, nil
+			}
+			succeeds(t, err)
+			must[*corev1.ConfigMap](t)(objects.Get(ctx, object.Name, metav1.GetOptions{}))
+		}
+		measured(t, spread+": reads of a cache that did not see the write before", float64(unseen)/readsAfterWrites, "")
+		before := must[[]float64](t)(answersOf(ctx, gateway, first, second))
+		var readers sync.WaitGroup
+		for range spreadClients {
+			readers.Go(func() {
+				transport := shared.Transport(shared.admin, false)
+				defer transport.CloseIdleConnections()
+				for range spreadReads {
+					response, err := shared.Do(ctx, transport, gateway.Endpoint, shared.admin, http.MethodGet, "/api/v1/namespaces/default", nil, "")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					_, _ = io.Copy(io.Discard, response.Body)
+					response.Body.Close()
+				}
+			})
+		}
+		readers.Wait()
+		after := must[[]float64](t)(answersOf(ctx, gateway, first, second))
+		most := max(after[0]-before[0], after[1]-before[1])
+		measured(t, spread+": the part of the requests that the busier of two servers had", most/(after[0]-before[0]+after[1]-before[1]), "")
+		succeeds(t, gateway.Stop())
+	}
+}
+
+// answersOf are the requests that servers have answered.
+func answersOf(ctx context.Context, gateway *Fairgate, servers ...*Apiserver) (all []float64, err error) {
+	for _, server := range servers {
+		label := fmt.Sprintf(",server=%q", // not apiserver
+			strings.TrimPrefix(server.URL, "https://"))
+		count, err := gateway.Sum(ctx, "fairgate_upstream_server_answers_total", label)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, count)
+	}
+	return all, nil
 }

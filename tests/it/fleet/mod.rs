@@ -20,9 +20,10 @@ use fairgate::{app, config::Config, observe::GatewayMetrics};
 use fairgate_testkit::{leases::LeaseTable, relay::TcpRelay};
 use http::{Request, Response, StatusCode, header::AUTHORIZATION};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{net::TcpStream, task::JoinHandle};
 
 use crate::{
     client::{HANG, TestClient, body_text, soon},
@@ -73,6 +74,8 @@ struct Server {
     together: Arc<Executing>,
     /// Requests that were served, by user.
     served: Mutex<BTreeMap<String, usize>>,
+    /// How often each request with a query was executed.
+    ran: Mutex<BTreeMap<String, usize>>,
 }
 
 /// One gateway's way to the server and to the records of the fleet, which can be closed for these.
@@ -146,6 +149,14 @@ impl Server {
     async fn work(self: &Arc<Self>, request: &Request<Incoming>) -> TestReply {
         let user = request.headers().get("impersonate-user");
         let user = user.map_or("", |user| user.to_str().unwrap()).to_owned();
+        if let Some(query) = request.uri().query() {
+            *self
+                .ran
+                .lock()
+                .unwrap()
+                .entry(query.to_owned())
+                .or_default() += 1;
+        }
         let server = Arc::clone(self);
         let executes = tokio::spawn(async move {
             server.executing.begin();
@@ -568,4 +579,84 @@ async fn three_gateways_share_the_seats_of_each_of_three_servers() {
             "{most} executed at a server of {seats}"
         );
     }
+}
+
+/// Sends numbered requests, each to one gateway after the other until one answers 200, as a load balancer does with gateways that refuse or
+/// close a connection.
+async fn send_numbered(gateways: Arc<Mutex<Vec<SocketAddr>>>, of: usize, ends: Arc<AtomicBool>) {
+    let mut number = 0;
+    while !ends.load(Ordering::SeqCst) {
+        let path = format!("{WORK}?of={of}&number={number}");
+        number += 1;
+        let mut turn = of;
+        while !is_served(&gateways, turn, &path).await {
+            turn += 1;
+        }
+    }
+}
+
+/// Whether the gateway whose turn it is answers with 200.
+async fn is_served(gateways: &Mutex<Vec<SocketAddr>>, turn: usize, path: &str) -> bool {
+    let address = {
+        let gateways = gateways.lock().unwrap();
+        gateways[turn % gateways.len()]
+    };
+    let Ok(stream) = TcpStream::connect(address).await else {
+        return false;
+    };
+    let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
+        return false;
+    };
+    let connection = tokio::spawn(connection);
+    let request = Request::get(path).header(AUTHORIZATION, "Bearer alice-token");
+    let request = request.header("host", "gateway").body(full("")).unwrap();
+    let answer = sender.send_request(request).await;
+    let is_ok = matches!(&answer, Ok(response) if response.status() == 200);
+    drop((answer, sender));
+    connection.abort();
+    is_ok
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gateways_that_are_replaced_one_after_the_other_lose_no_request() {
+    let server = Arc::<Server>::default();
+    let mut members = three(&server).await;
+    until_seats(&members, is_even).await;
+    let addresses = members.iter().map(|member| member.running().address());
+    let addresses = Arc::new(Mutex::new(addresses.collect::<Vec<_>>()));
+    let ends = Arc::<AtomicBool>::default();
+    let clients: Vec<_> = (0..2 * LIMIT)
+        .map(|of| {
+            let (addresses, ends) = (Arc::clone(&addresses), Arc::clone(&ends));
+            tokio::spawn(send_numbered(addresses, of, ends))
+        })
+        .collect();
+    let served = || server.served_by_user().values().sum::<usize>();
+    for (index, name) in ["gw-a", "gw-b", "gw-c"].into_iter().enumerate() {
+        let before = served();
+        let running = members[index].running.take().unwrap();
+        tokio::task::spawn_blocking(|| running.shut_down())
+            .await
+            .unwrap();
+        members[index] = Member::start(std::slice::from_ref(&server), name).await;
+        addresses.lock().unwrap()[index] = members[index].running().address();
+        until_seats(&members, is_even).await;
+        soon(async {
+            while served() < before + 5 * LIMIT {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+    ends.store(true, Ordering::SeqCst);
+    for client in clients {
+        soon(client).await.unwrap();
+    }
+    let ran = server.ran.lock().unwrap();
+    assert!(ran.len() > 15 * LIMIT, "{} requests ran", ran.len());
+    // A request that had run and was not answered would have been sent again.
+    let twice: Vec<_> = ran.iter().filter(|(_, times)| **times != 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    let most = server.executing.most();
+    assert!(most <= LIMIT, "{most} requests executed at a time");
 }
