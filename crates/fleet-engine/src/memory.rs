@@ -1,8 +1,9 @@
-//! An engine in memory, for tests with several gateways in one process. It can be switched off, as in an outage.
+//! An engine in memory, for tests with several gateways in one process. It can be switched off, as in an outage, and be as far away as a
+//! real one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use fairgate_core::sync::{AtomicBool, Mutex, Ordering, lock};
+use fairgate_core::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock};
 use fairgate_election::LeaseCallError;
 use fairgate_fleet::identity::KeyRevision;
 use http::Method;
@@ -18,6 +19,8 @@ pub struct MemoryEngine(Arc<Shared>);
 struct Shared {
     keys: Mutex<Keys>,
     is_down: AtomicBool,
+    /// How long a call takes, in milliseconds.
+    latency: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -34,11 +37,25 @@ impl MemoryEngine {
         self.0.is_down.store(is_down, Ordering::Relaxed);
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut Keys) -> T) -> Result<T, EngineError> {
+    /// How long each call takes from now on, half of it before it acts.
+    pub fn set_latency(&self, latency: Duration) {
+        let millis = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
+        self.0.latency.store(millis, Ordering::Relaxed);
+    }
+
+    async fn with<T>(&self, act: impl FnOnce(&mut Keys) -> T) -> Result<T, EngineError> {
+        let latency = Duration::from_millis(self.0.latency.load(Ordering::Relaxed));
+        if !latency.is_zero() {
+            tokio::time::sleep(latency / 2).await;
+        }
         if self.0.is_down.load(Ordering::Relaxed) {
             return Err(EngineError::new("the engine is switched off"));
         }
-        Ok(act(&mut lock(&self.0.keys)))
+        let done = act(&mut lock(&self.0.keys));
+        if !latency.is_zero() {
+            tokio::time::sleep(latency / 2).await;
+        }
+        Ok(done)
     }
 }
 
@@ -72,7 +89,7 @@ impl FleetEngine for MemoryEngine {
     }
 
     async fn read(&self, key: &FleetKey) -> Result<Option<StoredRecord>, EngineError> {
-        self.with(|keys| keys.records.get(key).cloned())
+        self.with(|keys| keys.records.get(key).cloned()).await
     }
 
     async fn read_reports(&self) -> Result<Vec<StoredRecord>, EngineError> {
@@ -81,6 +98,7 @@ impl FleetEngine for MemoryEngine {
             let reports = records.filter(|(key, _)| matches!(key, FleetKey::Report(_)));
             reports.map(|(_, record)| record.clone()).collect()
         })
+        .await
     }
 
     async fn write(
@@ -99,6 +117,7 @@ impl FleetEngine for MemoryEngine {
             keys.records.insert(key.clone(), record);
             StoreOutcome::Stored(revision)
         })
+        .await
     }
 
     async fn lease_call(
@@ -106,7 +125,7 @@ impl FleetEngine for MemoryEngine {
         method: Method,
         lease: Option<&Value>,
     ) -> Result<Value, LeaseCallError> {
-        let called = self.with(|keys| keys.call_lease(&method, lease));
+        let called = self.with(|keys| keys.call_lease(&method, lease)).await;
         let error = |code, why: String| LeaseCallError { code, why };
         match called {
             Ok(Ok(lease)) => Ok(lease),
@@ -117,5 +136,6 @@ impl FleetEngine for MemoryEngine {
 
     async fn hash_key(&self, proposal: [u8; 16]) -> Result<[u8; 16], EngineError> {
         self.with(|keys| *keys.hash_key.get_or_insert(proposal))
+            .await
     }
 }
