@@ -40,7 +40,7 @@ use fairgate_fleet_engine::{
     engine::FleetEngine as _,
     kubernetes::{KubernetesEngine, ObjectApi},
     member::{FleetMember, MemberSettings, SeatUser},
-    status::{FleetStatus, state_name},
+    status::{FleetStatus, FleetView, LEDGER_LOST, state_name},
 };
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
 use fairgate_proxy::serve::DrainPhase;
@@ -57,7 +57,7 @@ const KEY_RETRY: Duration = Duration::from_secs(2);
 const STALE: Duration = Duration::from_secs(4);
 
 /// Reads a counter.
-type ReadCounter = fn(&FleetStatus) -> u64;
+type ReadCounter = fn(&FleetView) -> u64;
 
 /// A gateway's place in its fleet.
 pub(super) struct Fleet {
@@ -117,7 +117,12 @@ impl Fleet {
                 ))
             })
         });
-        checks.note("fleet", move || noted.with(|view| view.problem.clone()))
+        checks.note("fleet", move || {
+            noted.with(|view| {
+                let lost = view.ledger_lost.then(|| LEDGER_LOST.to_owned());
+                view.problem.clone().or(lost)
+            })
+        })
     }
 
     /// Registers metrics and the dump, and starts the member. It runs until all connections are closed; then it says that its
@@ -167,44 +172,39 @@ impl Fleet {
 
     fn register_metrics(&self, telemetry: &Telemetry) {
         let metrics = telemetry.metrics();
-        let observe = |metric, read: fn(&FleetStatus, Time) -> f64| {
+        let observe = |metric, read: fn(&FleetView, Time) -> f64| {
             let (status, clock) = (Arc::clone(&self.status), self.clock.clone());
-            metrics.observe_gauge(metric, move || read(&status, clock.now()));
+            let label = ("fleet", self.config.name.clone());
+            let read = move || status.with(|view| read(view, clock.now()));
+            metrics.observe_labelled_gauge(metric, label, read);
         };
-        observe(&catalogue::FLEET_SEATS, |status, _| {
-            status.with(|view| f64::from(view.seats))
+        observe(&catalogue::FLEET_SEATS, |view, _| view.seats.into());
+        observe(&catalogue::FLEET_HELD_SEATS, |view, _| view.held.into());
+        observe(&catalogue::FLEET_ISOLATED, |view, _| {
+            gauge_of(matches!(state_name(view.state), "isolated" | "displaced"))
         });
-        observe(&catalogue::FLEET_HELD_SEATS, |status, _| {
-            status.with(|view| f64::from(view.held))
-        });
-        observe(&catalogue::FLEET_ISOLATED, |status, _| {
-            let is_isolated = |name| matches!(name, "isolated" | "displaced");
-            status.with(|view| f64::from(u8::from(is_isolated(state_name(view.state)))))
-        });
-        observe(&catalogue::FLEET_COORDINATOR, |status, _| {
-            status.with(|view| f64::from(u8::from(view.coordinates)))
+        observe(&catalogue::FLEET_COORDINATOR, |view, _| {
+            gauge_of(view.coordinates)
         });
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        observe(&catalogue::FLEET_EPOCH, |status, _| {
-            status.with(|view| view.ledger.epoch.0 as f64)
+        observe(&catalogue::FLEET_EPOCH, |view, _| {
+            view.ledger.epoch.0 as f64
         });
-        observe(&catalogue::FLEET_LEDGER_AGE, |status, now| {
-            status.with(|view| age(view.ledger_read, now).as_secs_f64())
+        observe(&catalogue::FLEET_LEDGER_AGE, |view, now| {
+            age(view.ledger_read, now).as_secs_f64()
+        });
+        observe(&catalogue::FLEET_LEDGER_LOST, |view, _| {
+            gauge_of(view.ledger_lost)
         });
         let counters: [(_, ReadCounter); 3] = [
-            (&catalogue::FLEET_REPORTS, |status| {
-                status.with(|view| view.reports_stored)
-            }),
-            (&catalogue::FLEET_LEDGERS, |status| {
-                status.with(|view| view.ledgers_written)
-            }),
-            (&catalogue::FLEET_FAILED_CALLS, |status| {
-                status.with(|view| view.failed_calls)
-            }),
+            (&catalogue::FLEET_REPORTS, |view| view.reports_stored),
+            (&catalogue::FLEET_LEDGERS, |view| view.ledgers_written),
+            (&catalogue::FLEET_FAILED_CALLS, |view| view.failed_calls),
         ];
         for (metric, read) in counters {
             let status = Arc::clone(&self.status);
-            metrics.observe_counter(metric, move || read(&status));
+            let label = ("fleet", self.config.name.clone());
+            metrics.observe_labelled_counter(metric, label, move || status.with(read));
         }
     }
 
@@ -243,11 +243,17 @@ fn dump(fleet: &str, gateway: &str, status: &FleetStatus, now: Time) -> String {
         "fence": view.ledger.fence,
         "ledgerReadMillisecondsAgo": millis(view.ledger_read),
         "ledgerSeenMillisecondsAgo": millis(view.ledger_since),
+        "isLost": view.ledger_lost,
         "isStale": age(view.ledger_read, now) > STALE,
         "problem": view.problem,
         "gateways": gateways.collect::<Vec<_>>(),
     })
     .to_string()
+}
+
+/// 1 or 0.
+fn gauge_of(is: bool) -> f64 {
+    f64::from(u8::from(is))
 }
 
 fn age(since: Option<Time>, now: Time) -> Duration {

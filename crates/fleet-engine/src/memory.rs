@@ -34,6 +34,11 @@ impl MemoryEngine {
         self.0.is_down.store(is_down, Ordering::Relaxed);
     }
 
+    /// Deletes a key, as somebody does who should not.
+    pub fn delete(&self, key: &FleetKey) {
+        lock(&self.0.keys).records.remove(key);
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut Keys) -> T) -> Result<T, EngineError> {
         if self.0.is_down.load(Ordering::Relaxed) {
             return Err(EngineError::new("the engine is switched off"));
