@@ -43,7 +43,7 @@ use fairgate_fleet_engine::{
     status::{FleetStatus, FleetView, LEDGER_LOST, state_name},
 };
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
-use fairgate_proxy::serve::DrainPhase;
+use fairgate_proxy::{fairness::FlowControl, serve::DrainPhase};
 
 /// How often gateways report and the ledger is written at most, with leases: they cost the API server a write each.
 const LEASE_INTERVAL: Duration = Duration::from_secs(1);
@@ -131,8 +131,9 @@ impl Fleet {
         self.register_metrics(telemetry);
         self.provide_dump(telemetry);
         let control = gateway.control();
+        let flow_control = Arc::clone(applier.flow_control());
         if !self.has_hash_key {
-            let follow = follow_hash_key(Arc::clone(&self.engine), applier.clone());
+            let follow = follow_hash_key(Arc::clone(&self.engine), applier);
             tasks::spawn(&control, follow);
         }
         let mut phases = gateway.drain().subscribe();
@@ -152,12 +153,11 @@ impl Fleet {
             "this gateway is a member of a fleet"
         );
         let member = FleetMember::new(MemberSettings {
-            seats: Arc::new(FleetSeats {
-                applier,
-                floor: self.config.isolated_seats,
-                clock: self.clock.clone(),
-                received: Mutex::default(),
-            }),
+            seats: Arc::new(FleetSeats::new(
+                flow_control,
+                self.config.isolated_seats,
+                self.clock.clone(),
+            )),
             settings: protocol_settings(&self.config),
             identity,
             started: self.started,
@@ -261,7 +261,7 @@ fn age(since: Option<Time>, now: Time) -> Duration {
 }
 
 /// What flow control has before the fleet gives it seats.
-pub(super) fn no_seats() -> SharedSeats {
+pub(crate) fn no_seats() -> SharedSeats {
     SharedSeats {
         seats: 0,
         floor: 0,
@@ -291,11 +291,23 @@ fn protocol_settings(config: &FleetConfig) -> Settings {
 }
 
 /// Flow control, as the fleet uses it.
-struct FleetSeats {
-    applier: Applier,
+pub(crate) struct FleetSeats {
+    flow_control: Arc<FlowControl>,
     floor: Seats,
     clock: Clock,
     received: Mutex<ReceivedWork>,
+}
+
+impl FleetSeats {
+    /// Flow control of a gateway whose `isolatedSeats` are `floor`.
+    pub(crate) fn new(flow_control: Arc<FlowControl>, floor: Seats, clock: Clock) -> Self {
+        Self {
+            flow_control,
+            floor,
+            clock,
+            received: Mutex::default(),
+        }
+    }
 }
 
 /// What each flow received here, by level and flow.
@@ -323,7 +335,7 @@ impl ReceivedWork {
 
 impl SeatUser for FleetSeats {
     fn load(&self) -> Load {
-        let dispatcher = self.applier.flow_control().dispatcher();
+        let dispatcher = self.flow_control.dispatcher();
         let uses = dispatcher.level_uses();
         let mut flows = Vec::new();
         for (name, level) in dispatcher.levels() {
@@ -355,11 +367,11 @@ impl SeatUser for FleetSeats {
     }
 
     fn use_seats(&self, now: Time, seats: SharedSeats) {
-        self.applier.flow_control().share_seats(now, seats);
+        self.flow_control.share_seats(now, seats);
     }
 
     fn charge(&self, charges: Vec<Charge>) {
-        let levels = self.applier.flow_control().dispatcher().levels();
+        let levels = self.flow_control.dispatcher().levels();
         for (name, level) in levels {
             let of_level = charges.iter().filter(|charge| *charge.level == *name);
             level.charge_elsewhere(of_level.map(|charge| (charge.flow, charge.work)));
@@ -367,7 +379,7 @@ impl SeatUser for FleetSeats {
     }
 
     fn division(&self) -> (FleetDivision, Seats) {
-        let view = self.applier.flow_control().dispatcher().view();
+        let view = self.flow_control.dispatcher().view();
         let policy = view.policy();
         let division = FleetDivision {
             levels: levels(policy),
