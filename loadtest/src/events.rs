@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 
 use crate::{
     gateway::{GatewayProcess, write_policy},
-    scenario::{ConnectionSpec, EventKind, Scenario, ScenarioEvent},
+    scenario::{ConnectionSpec, EventKind, EventServer, Scenario, ScenarioEvent},
     transport::{connection::ConnectionPool, target::LoadTarget},
 };
 use fairgate_base::clock::Clock;
@@ -18,8 +18,8 @@ use fairgate_upstream::dial::HttpVersion;
 /// What events act on. An event that lacks what it acts on does not happen, which is reported.
 #[derive(Debug, Default)]
 pub(crate) struct EventRunner {
-    /// The control address of the stand-in server.
-    pub(crate) control: Option<Arc<LoadTarget>>,
+    /// The control addresses of the stand-in servers.
+    pub(crate) controls: Vec<Arc<LoadTarget>>,
     /// The gateway, if it was started here.
     pub(crate) gateway: Option<GatewayProcess>,
     /// The gateway's directory with policy files.
@@ -54,9 +54,12 @@ impl EventRunner {
                 })?;
                 write_policy(directory, objects)
             }
-            EventKind::Slowdown(factor) => self.control(&format!("/slowdown/{factor}")).await,
-            EventKind::UpstreamDown(down) => {
-                self.control(if *down { "/down" } else { "/up" }).await
+            EventKind::Slowdown(factor, server) => {
+                self.control(*server, &format!("/slowdown/{factor}")).await
+            }
+            EventKind::UpstreamDown(down, server) => {
+                let command = if *down { "/down" } else { "/up" };
+                self.control(*server, command).await
             }
             EventKind::RestartGateway => {
                 let gateway = self.gateway.as_mut();
@@ -67,12 +70,23 @@ impl EventRunner {
         }
     }
 
-    /// Sends a command to the stand-in server.
-    async fn control(&self, path: &str) -> anyhow::Result<()> {
-        let target = self.control.as_ref();
-        let target = target
-            .ok_or_else(|| anyhow::anyhow!("no --upstream-control names the stand-in server"))?;
-        request(target, Method::POST, path).await.map(drop)
+    /// Sends a command to stand-in servers.
+    async fn control(&self, server: EventServer, path: &str) -> anyhow::Result<()> {
+        let known = &self.controls[..];
+        let chosen = match server {
+            EventServer::All => known,
+            EventServer::Numbered(number) => known
+                .get(number as usize - 1..number as usize)
+                .unwrap_or_default(),
+        };
+        anyhow::ensure!(
+            !chosen.is_empty(),
+            "no --upstream-control names the stand-in server"
+        );
+        for target in chosen {
+            request(target, Method::POST, path).await?;
+        }
+        Ok(())
     }
 }
 

@@ -154,12 +154,12 @@ async fn wait_for(child: &mut Child, directory: &Path, listen: SocketAddr) -> an
     )
 }
 
-/// Writes the configuration of a gateway in front of `upstream`, its policy, and the credentials of all users.
+/// Writes the configuration of a gateway in front of `upstreams`, its policy, and the credentials of all users.
 pub(crate) fn write_files(
     scenario: &Scenario,
     fairness: bool,
     directory: &Path,
-    upstream: SocketAddr,
+    upstreams: &[SocketAddr],
     listen: SocketAddr,
     admin: [SocketAddr; 2],
 ) -> anyhow::Result<()> {
@@ -171,7 +171,7 @@ pub(crate) fn write_files(
         certificate::write(directory)?;
     }
     for (file, admin) in CONFIGURATION_FILES.into_iter().zip(admin) {
-        let configuration = configuration(scenario, fairness, upstream, listen, admin);
+        let configuration = configuration(scenario, fairness, upstreams, listen, admin);
         std::fs::write(directory.join(file), configuration)?;
     }
     Ok(())
@@ -209,7 +209,7 @@ pub(crate) fn tokens(scenario: &Scenario) -> String {
 fn configuration(
     scenario: &Scenario,
     fairness: bool,
-    upstream: SocketAddr,
+    upstreams: &[SocketAddr],
     listen: SocketAddr,
     admin: SocketAddr,
 ) -> String {
@@ -218,6 +218,16 @@ fn configuration(
         format!("  tls:\n    certFile: {CERTIFICATE_FILE}\n    keyFile: {KEY_FILE}\n")
     } else {
         String::new()
+    };
+    let upstream = match upstreams {
+        [one] => format!("url: http://{one}"),
+        several => {
+            let urls = several.iter();
+            let urls: Vec<_> = urls
+                .map(|server| format!("{{url: \"http://{server}\"}}"))
+                .collect();
+            format!("servers: [{}]", urls.join(", "))
+        }
     };
     let mut hash_key = String::new();
     for byte in policy_objects::HASH_KEY {
@@ -239,7 +249,7 @@ kind: Configuration
 listen:
   address: {listen}
 {tls}upstream:
-  url: http://{upstream}
+  {upstream}
   protocol: http2
 authentication:
   tokenFile: {TOKEN_FILE}

@@ -29,6 +29,7 @@ pub(crate) const IGNORED: &[&str] = &[
     "clients[].retryAfter",
     "clients[].stops",
     "events",
+    "upstream.servers",
     "upstream.degradation",
     "upstream.maxInFlight",
     "upstream.watches",

@@ -41,20 +41,19 @@ pub(crate) struct LocalPlan {
     pub(crate) fairness: bool,
 }
 
-/// A running server with a gateway. Dropping it ends both and removes their files.
+/// Running servers with a gateway. Dropping it ends both and removes their files.
 #[derive(Debug)]
 pub(crate) struct LocalSetup {
     pub(crate) target: Arc<LoadTarget>,
     /// The metrics of the gateway, and of the one that takes its place after a restart.
     pub(crate) metrics: Vec<Arc<LoadTarget>>,
     pub(crate) events: EventRunner,
-    control: Arc<LoadTarget>,
-    _upstream: Child,
+    _upstreams: Vec<Child>,
     _directory: ScratchDirectory,
 }
 
 impl LocalSetup {
-    /// Starts the server, then the gateway, and waits until both listen.
+    /// Starts the servers, then the gateway, and waits until all listen.
     ///
     /// # Errors
     ///
@@ -62,13 +61,20 @@ impl LocalSetup {
     pub(crate) async fn start(plan: &LocalPlan) -> anyhow::Result<Self> {
         let directory =
             ScratchDirectory::create().context("cannot create a directory for temporary files")?;
-        let (upstream, addresses) = start_upstream(&plan.file).await?;
+        let (mut upstreams, mut servers, mut controls) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..plan.scenario.upstream.servers {
+            let (upstream, addresses) = start_upstream(&plan.file).await?;
+            let control = format!("http://{}", addresses.control);
+            controls.push(Arc::new(LoadTarget::resolve(&control, None, false).await?));
+            upstreams.push(upstream);
+            servers.push(addresses.address);
+        }
         let [listen, admin, next_admin] = free_ports()?;
         gateway::write_files(
             &plan.scenario,
             plan.fairness,
             &directory.0,
-            addresses.address,
+            &servers,
             listen,
             [admin, next_admin],
         )?;
@@ -87,20 +93,16 @@ impl LocalSetup {
             let target = LoadTarget::resolve(&format!("http://{admin}"), None, false).await?;
             metrics.push(Arc::new(target));
         }
-        let control = Arc::new(
-            LoadTarget::resolve(&format!("http://{}", addresses.control), None, false).await?,
-        );
         Ok(Self {
             target: Arc::new(target),
             metrics,
             events: EventRunner {
-                control: Some(Arc::clone(&control)),
+                controls,
                 gateway: Some(gateway),
                 policies: Some(directory.0.join(gateway::POLICY_DIRECTORY)),
                 failures: Vec::new(),
             },
-            control,
-            _upstream: upstream,
+            _upstreams: upstreams,
             _directory: directory,
         })
     }
@@ -110,14 +112,19 @@ impl LocalSetup {
         self.events.gateway.as_ref().and_then(GatewayProcess::id)
     }
 
-    /// The statistics of the server.
+    /// The most requests in progress at the servers, each at its own time.
     ///
     /// # Errors
     ///
-    /// When it does not respond.
-    pub(crate) async fn stats(&self) -> anyhow::Result<UpstreamStats> {
-        let body = events::request(&self.control, Method::GET, "/stats").await?;
-        Ok(serde_json::from_slice(&body)?)
+    /// When one does not respond.
+    pub(crate) async fn peak(&self) -> anyhow::Result<usize> {
+        let mut sum = 0;
+        for control in &self.events.controls {
+            let body = events::request(control, Method::GET, "/stats").await?;
+            let stats: UpstreamStats = serde_json::from_slice(&body)?;
+            sum += stats.peak;
+        }
+        Ok(sum)
     }
 }
 

@@ -13,7 +13,6 @@ use crate::{
     scenario::{Scenario, expectation::ComparisonBase, policy_objects},
     simulate::{self, ClientBaseline},
     transport::target::LoadTarget,
-    upstream::UpstreamStats,
 };
 
 /// A server or gateway that is measured, with its name in the report.
@@ -215,7 +214,7 @@ async fn slice(
             process,
         } => {
             let mut events = EventRunner {
-                control: control.clone(),
+                controls: control.iter().cloned().collect(),
                 ..EventRunner::default()
             };
             let result = load::run(
@@ -250,7 +249,7 @@ async fn slice(
             measurement
                 .failures
                 .append(&mut setup.events.failures.drain(..).collect());
-            if let (Ok(UpstreamStats { peak, .. }), true) = (setup.stats().await, only.is_none()) {
+            if let (Ok(peak), true) = (setup.peak().await, only.is_none()) {
                 measurement.peak = measurement.peak.max(Some(peak));
             }
             Ok(result)

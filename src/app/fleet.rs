@@ -37,10 +37,10 @@ use fairgate_fleet::{
 use fairgate_fleet_engine::{
     engine::FleetEngine as _,
     member::{FleetMember, MemberSettings, SeatUser},
-    status::{FleetStatus, state_name},
+    status::{FleetStatus, FleetView, LEDGER_LOST, state_name},
 };
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
-use fairgate_proxy::serve::DrainPhase;
+use fairgate_proxy::{fairness::FlowControl, serve::DrainPhase};
 use fairgate_upstream::servers::UpstreamServers;
 
 /// The flows of a report.
@@ -53,7 +53,7 @@ const KEY_RETRY: Duration = Duration::from_secs(2);
 const STALE: Duration = Duration::from_secs(4);
 
 /// Reads a counter.
-type ReadCounter = fn(&FleetStatus) -> u64;
+type ReadCounter = fn(&FleetView) -> u64;
 
 /// A gateway's place in its fleet.
 pub(super) struct Fleet {
@@ -108,7 +108,12 @@ impl Fleet {
                 ))
             })
         });
-        checks.note("fleet", move || noted.with(|view| view.problem.clone()))
+        checks.note("fleet", move || {
+            noted.with(|view| {
+                let lost = view.ledger_lost.then(|| LEDGER_LOST.to_owned());
+                view.problem.clone().or(lost)
+            })
+        })
     }
 
     /// Registers metrics and the dump, and starts the member. It runs until all connections are closed; then it says that its
@@ -123,8 +128,9 @@ impl Fleet {
         self.register_metrics(telemetry);
         self.provide_dump(telemetry);
         let control = gateway.control();
+        let flow_control = Arc::clone(applier.flow_control());
         if !self.has_hash_key {
-            let follow = follow_hash_key(Arc::clone(&self.engine), applier.clone());
+            let follow = follow_hash_key(Arc::clone(&self.engine), applier);
             tasks::spawn(&control, follow);
         }
         let mut phases = gateway.drain().subscribe();
@@ -145,13 +151,12 @@ impl Fleet {
             "this gateway is a member of a fleet"
         );
         let member = FleetMember::new(MemberSettings {
-            seats: Arc::new(FleetSeats {
-                applier,
+            seats: Arc::new(FleetSeats::new(
+                flow_control,
+                self.config.isolated_seats,
+                self.clock.clone(),
                 servers,
-                floor: self.config.isolated_seats,
-                clock: self.clock.clone(),
-                received: Mutex::default(),
-            }),
+            )),
             settings: protocol_settings(&self.config),
             identity,
             started: self.started,
@@ -166,44 +171,39 @@ impl Fleet {
 
     fn register_metrics(&self, telemetry: &Telemetry) {
         let metrics = telemetry.metrics();
-        let observe = |metric, read: fn(&FleetStatus, Time) -> f64| {
+        let observe = |metric, read: fn(&FleetView, Time) -> f64| {
             let (status, clock) = (Arc::clone(&self.status), self.clock.clone());
-            metrics.observe_gauge(metric, move || read(&status, clock.now()));
+            let label = ("fleet", self.config.name.clone());
+            let read = move || status.with(|view| read(view, clock.now()));
+            metrics.observe_labelled_gauge(metric, label, read);
         };
-        observe(&catalogue::FLEET_SEATS, |status, _| {
-            status.with(|view| f64::from(view.seats))
+        observe(&catalogue::FLEET_SEATS, |view, _| view.seats.into());
+        observe(&catalogue::FLEET_HELD_SEATS, |view, _| view.held.into());
+        observe(&catalogue::FLEET_ISOLATED, |view, _| {
+            gauge_of(matches!(state_name(view.state), "isolated" | "displaced"))
         });
-        observe(&catalogue::FLEET_HELD_SEATS, |status, _| {
-            status.with(|view| f64::from(view.held))
-        });
-        observe(&catalogue::FLEET_ISOLATED, |status, _| {
-            let is_isolated = |name| matches!(name, "isolated" | "displaced");
-            status.with(|view| f64::from(u8::from(is_isolated(state_name(view.state)))))
-        });
-        observe(&catalogue::FLEET_COORDINATOR, |status, _| {
-            status.with(|view| f64::from(u8::from(view.coordinates)))
+        observe(&catalogue::FLEET_COORDINATOR, |view, _| {
+            gauge_of(view.coordinates)
         });
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        observe(&catalogue::FLEET_EPOCH, |status, _| {
-            status.with(|view| view.ledger.epoch.0 as f64)
+        observe(&catalogue::FLEET_EPOCH, |view, _| {
+            view.ledger.epoch.0 as f64
         });
-        observe(&catalogue::FLEET_LEDGER_AGE, |status, now| {
-            status.with(|view| age(view.ledger_read, now).as_secs_f64())
+        observe(&catalogue::FLEET_LEDGER_AGE, |view, now| {
+            age(view.ledger_read, now).as_secs_f64()
+        });
+        observe(&catalogue::FLEET_LEDGER_LOST, |view, _| {
+            gauge_of(view.ledger_lost)
         });
         let counters: [(_, ReadCounter); 3] = [
-            (&catalogue::FLEET_REPORTS, |status| {
-                status.with(|view| view.reports_stored)
-            }),
-            (&catalogue::FLEET_LEDGERS, |status| {
-                status.with(|view| view.ledgers_written)
-            }),
-            (&catalogue::FLEET_FAILED_CALLS, |status| {
-                status.with(|view| view.failed_calls)
-            }),
+            (&catalogue::FLEET_REPORTS, |view| view.reports_stored),
+            (&catalogue::FLEET_LEDGERS, |view| view.ledgers_written),
+            (&catalogue::FLEET_FAILED_CALLS, |view| view.failed_calls),
         ];
         for (metric, read) in counters {
             let status = Arc::clone(&self.status);
-            metrics.observe_counter(metric, move || read(&status));
+            let label = ("fleet", self.config.name.clone());
+            metrics.observe_labelled_counter(metric, label, move || status.with(read));
         }
     }
 
@@ -242,6 +242,7 @@ fn dump(fleet: &str, gateway: &str, status: &FleetStatus, now: Time) -> String {
         "fence": view.ledger.fence,
         "ledgerReadMillisecondsAgo": millis(view.ledger_read),
         "ledgerSeenMillisecondsAgo": millis(view.ledger_since),
+        "isLost": view.ledger_lost,
         "isStale": age(view.ledger_read, now) > STALE,
         "problem": view.problem,
         "gateways": gateways.collect::<Vec<_>>(),
@@ -249,12 +250,17 @@ fn dump(fleet: &str, gateway: &str, status: &FleetStatus, now: Time) -> String {
     .to_string()
 }
 
+/// 1 or 0.
+fn gauge_of(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
 fn age(since: Option<Time>, now: Time) -> Duration {
     since.map_or(Duration::ZERO, |since| now.since(since))
 }
 
 /// What flow control has before the fleet gives it seats.
-pub(super) fn no_seats() -> SharedSeats {
+pub(crate) fn no_seats() -> SharedSeats {
     SharedSeats {
         seats: 0,
         floor: 0,
@@ -284,13 +290,31 @@ fn protocol_settings(config: &FleetConfig) -> Settings {
 }
 
 /// Flow control, as the fleet uses it.
-struct FleetSeats {
-    applier: Applier,
+pub(crate) struct FleetSeats {
+    flow_control: Arc<FlowControl>,
     /// The servers behind the gateway, if there are several.
     servers: Option<Arc<UpstreamServers>>,
     floor: Seats,
     clock: Clock,
     received: Mutex<ReceivedWork>,
+}
+
+impl FleetSeats {
+    /// Flow control of a gateway whose `isolatedSeats` are `floor`, and the servers behind it, if there are several.
+    pub(crate) fn new(
+        flow_control: Arc<FlowControl>,
+        floor: Seats,
+        clock: Clock,
+        servers: Option<Arc<UpstreamServers>>,
+    ) -> Self {
+        Self {
+            flow_control,
+            servers,
+            floor,
+            clock,
+            received: Mutex::default(),
+        }
+    }
 }
 
 /// What each flow received here, by level and flow.
@@ -318,7 +342,7 @@ impl ReceivedWork {
 
 impl SeatUser for FleetSeats {
     fn load(&self) -> Load {
-        let dispatcher = self.applier.flow_control().dispatcher();
+        let dispatcher = self.flow_control.dispatcher();
         let uses = dispatcher.level_uses();
         let mut flows = Vec::new();
         for (name, level) in dispatcher.levels() {
@@ -353,11 +377,11 @@ impl SeatUser for FleetSeats {
         if let Some(servers) = &self.servers {
             servers.places().set_granted(Some(seats.seats));
         }
-        self.applier.flow_control().share_seats(now, seats);
+        self.flow_control.share_seats(now, seats);
     }
 
     fn charge(&self, charges: Vec<Charge>) {
-        let levels = self.applier.flow_control().dispatcher().levels();
+        let levels = self.flow_control.dispatcher().levels();
         for (name, level) in levels {
             let of_level = charges.iter().filter(|charge| *charge.level == *name);
             level.charge_elsewhere(of_level.map(|charge| (charge.flow, charge.work)));
@@ -365,7 +389,7 @@ impl SeatUser for FleetSeats {
     }
 
     fn division(&self) -> (FleetDivision, Seats) {
-        let view = self.applier.flow_control().dispatcher().view();
+        let view = self.flow_control.dispatcher().view();
         let policy = view.policy();
         let division = FleetDivision {
             levels: levels(policy),

@@ -37,6 +37,7 @@ use tower::{
 };
 
 pub use admission::admission_log;
+pub(crate) use fleet::{FleetSeats, no_seats};
 pub use runtimes::{AppSettings, CoreContext, Gateway, Runtimes, StartError};
 
 use admission::AdmissionPolicies;
@@ -365,7 +366,7 @@ fn new_flow_control(config: &Config, policy: Policy, clock: &Clock) -> Arc<FlowC
         clock.now(),
     );
     if config.fleet.engine.is_some() {
-        flow_control.share_seats(clock.now(), fleet::no_seats());
+        flow_control.share_seats(clock.now(), no_seats());
     }
     flow_control
 }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::demo::{self, DemoError, DemoReport, ProgressDisplay};
+use crate::demo::{self, DemoComparison, DemoError, DemoReport, ProgressDisplay};
 use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat};
 
 /// Show what fairgate does, with nothing else installed.
@@ -15,10 +15,15 @@ use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat};
 /// Runs a stand-in API server (10 concurrent requests of 50 ms each) behind a gateway, over real
 /// sockets. One "elephant" floods it on 200 connections, while four "mice" send 2 requests a second
 /// each. A second gateway without fairness gets the same load, side by side.
+///
+/// With --gateways each side has several gateways in front of one server. On one side they share its
+/// seats as a fleet, on the other each has an equal part of them. The elephant's clients are at all
+/// gateways, the mice at one, and each mouse asks for more than its share.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   fairgate demo
+  fairgate demo --gateways 3
   fairgate demo --seconds 60 --output json
 
 With --output json the progress goes to standard error. Ctrl-C stops early and shows the results so far.
@@ -27,6 +32,9 @@ pub(super) struct DemoArgs {
     /// How long to run.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
+    /// How many gateways each side has.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(DemoComparison::MOST_GATEWAYS)))]
+    gateways: u32,
     /// The output format.
     #[arg(long, value_enum, default_value_t)]
     output: OutputFormat,
@@ -64,7 +72,8 @@ fn demo(args: &DemoArgs, streams: &mut CommandStreams<'_>) -> Result<DemoReport,
         ProgressDisplay::Lines
     };
     let length = Duration::from_secs(args.seconds.into());
-    demo::run(length, display, stop_signal(), progress)
+    let comparison = DemoComparison::of_gateways(args.gateways);
+    demo::run(comparison, length, display, stop_signal(), progress)
 }
 
 /// Completes at SIGINT or SIGTERM. Without signal handlers the demonstration ends after its bounded time.

@@ -1,5 +1,5 @@
-//! A gateway as in [`crate::app`], configured in memory: static tokens, one embedded policy, ten seats, plain
-//! HTTP on a port that the system chooses.
+//! A gateway as in [`crate::app`], configured in memory: static tokens, one embedded policy, seats of its own, plain
+//! HTTP on a port that the system chooses. Or it shares the seats of a fleet, whose engine is in memory, too.
 //!
 //! Not here: reloading, the admin port and token reviews, which the demonstration does not need.
 
@@ -14,18 +14,29 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::uri::Authority;
+use tokio::runtime::Runtime;
 use tower::layer::util::Identity;
 
-use super::{DemoError, flow::DemoFlow, upstream::WORKERS};
-use crate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
+use super::{DemoError, flow::DemoFlow};
+use crate::app::{
+    AppSettings, CoreContext, FleetSeats, Gateway, no_seats, runtimes::control_runtime,
+};
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_call::{Call, HeaderLines, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::{
     apf::{
-        Compiled, ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap,
+        Compiled, ObjectSet, Policy, PolicySettings, Seats, Semantics, objects::Bootstrap,
         work::EstimatorSettings,
     },
     finding::Finding,
+};
+use fairgate_fleet::{
+    identity::GatewayRun,
+    settings::{Reclaim, Settings},
+};
+use fairgate_fleet_engine::{
+    member::{FleetMember, MemberSettings},
+    memory::MemoryEngine,
 };
 use fairgate_manifest::yaml;
 use fairgate_proxy::{
@@ -58,6 +69,31 @@ pub(super) struct DemoGateway {
     clock: Clock,
 }
 
+/// Where the seats of a gateway come from.
+#[derive(Clone, Debug)]
+pub(super) enum SeatSource {
+    /// It has so many of its own.
+    Own(Seats),
+    /// It shares all seats with the other gateways of a fleet.
+    Fleet(FleetPlace),
+}
+
+/// The place of a gateway in a fleet.
+#[derive(Clone, Debug)]
+pub(super) struct FleetPlace {
+    /// Where reports and the ledger are.
+    pub(super) engine: MemoryEngine,
+    /// Which gateway it is.
+    pub(super) number: u32,
+    /// How many there are.
+    pub(super) gateways: u32,
+    /// The seats of all together.
+    pub(super) seats: Seats,
+}
+
+/// What each gateway of a fleet keeps while it is cut off, which never happens here.
+const FLOOR: Seats = 1;
+
 /// Seats and queues at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct GatewayLoad {
@@ -69,12 +105,22 @@ pub(super) struct GatewayLoad {
     pub(super) queues: Vec<u32>,
 }
 
+impl GatewayLoad {
+    /// Adds what another gateway has.
+    pub(super) fn add(&mut self, other: Self) {
+        self.seats += other.seats;
+        self.in_use += other.in_use;
+        self.queues.extend(other.queues);
+    }
+}
+
 impl DemoGateway {
-    /// Starts a gateway with a policy in front of `upstream`. Not to be called on a runtime.
+    /// Starts a gateway with a policy and seats in front of `upstream`. Not to be called on a runtime.
     pub(super) fn start(
         policy: &str,
         flows: &[Arc<DemoFlow>],
         upstream: SocketAddr,
+        seats: SeatSource,
     ) -> Result<Self, DemoError> {
         let clock = Clock::system();
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
@@ -87,7 +133,7 @@ impl DemoGateway {
         };
         let flow_control = FlowControl::new(
             u16::try_from(app.cores.get()).unwrap_or(u16::MAX),
-            Arc::new(compile(policy)?),
+            Arc::new(compile(policy, seats.total())?),
             flow_control_settings(),
             clock.now(),
         );
@@ -98,6 +144,9 @@ impl DemoGateway {
             control.handle(),
             rebalance(Arc::clone(&flow_control), clock.clone()),
         );
+        if let SeatSource::Fleet(place) = seats {
+            place.join(&control, &flow_control, &clock);
+        }
         let shared = Arc::clone(&flow_control);
         let gateway = Gateway::start(app, control, move |context: CoreContext| {
             let core = u16::try_from(context.index).unwrap_or(u16::MAX);
@@ -159,6 +208,39 @@ impl DemoGateway {
     }
 }
 
+impl SeatSource {
+    /// The seats that the policy divides.
+    fn total(&self) -> Seats {
+        match self {
+            Self::Own(seats) => *seats,
+            Self::Fleet(place) => place.seats,
+        }
+    }
+}
+
+impl FleetPlace {
+    /// The gateway has no seats until its fleet gives it some, which takes less than a second.
+    fn join(self, control: &Runtime, flow_control: &Arc<FlowControl>, clock: &Clock) {
+        flow_control.share_seats(clock.now(), no_seats());
+        let seats = FleetSeats::new(Arc::clone(flow_control), FLOOR, clock.clone(), None);
+        let member = FleetMember::new(MemberSettings {
+            engine: Arc::new(self.engine),
+            seats: Arc::new(seats),
+            // The server ends a request when its gateway is gone.
+            settings: Settings::new(self.gateways, FLOOR, Reclaim::Prompt),
+            identity: GatewayRun {
+                name: format!("gateway-{}", self.number),
+                incarnation: 1,
+            },
+            started: clock.now(),
+            clock: clock.clone(),
+            seed: self.number.into(),
+            status: Arc::default(),
+        });
+        tasks::spawn(control.handle(), member.run(std::future::pending()));
+    }
+}
+
 /// Rebalances limits until it is dropped.
 async fn rebalance(flow_control: Arc<FlowControl>, clock: Clock) {
     loop {
@@ -186,14 +268,14 @@ fn flow_control_settings() -> FlowControlSettings {
 }
 
 /// Compiles an embedded policy.
-fn compile(text: &str) -> Result<Policy, DemoError> {
+fn compile(text: &str, total_seats: Seats) -> Result<Policy, DemoError> {
     let documents = yaml::documents(text.as_bytes())
         .map_err(|error| DemoError::Embedded(error.to_string()))?
         .into_iter()
         .map(|document| ("the embedded policy", document));
     let objects = ObjectSet::read(documents).with_bootstrap(Bootstrap::Mandatory);
     let settings = PolicySettings {
-        total_seats: WORKERS,
+        total_seats,
         semantics: Semantics::Improved,
         hash_key: HASH_KEY,
         tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
@@ -243,14 +325,14 @@ fn impersonate(call: &Call, lines: &mut dyn HeaderLines) -> Result<(), Refusal> 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{FAIR, FIFO},
+        super::{FAIR, FIFO, comparison::SEATS_OF_GATEWAY},
         *,
     };
     use fairgate_core::apf::policy::{Distinguisher, LevelKind, LimitResponse, Queuing};
 
     /// The queuing and seats of the level of `policy`, and the flow distinguisher of its schema.
     fn shape(policy: &str) -> (Queuing, u32, Option<Distinguisher>) {
-        let policy = Arc::new(compile(policy).unwrap());
+        let policy = Arc::new(compile(policy, SEATS_OF_GATEWAY).unwrap());
         let level = policy.level(policy.level_by_name(LEVEL).unwrap());
         let LevelKind::Limited {
             response: LimitResponse::Queue(queuing),
@@ -272,7 +354,10 @@ mod tests {
     fn with_and_without_fairness_there_are_the_same_seats_and_room_for_the_elephant() {
         let (fair, fair_seats, by) = shape(FAIR);
         let (fifo, fifo_seats, by_nothing) = shape(FIFO);
-        assert_eq!((fair_seats, fifo_seats), (WORKERS, WORKERS));
+        assert_eq!(
+            (fair_seats, fifo_seats),
+            (SEATS_OF_GATEWAY, SEATS_OF_GATEWAY)
+        );
         assert_eq!((by, by_nothing), (Some(Distinguisher::ByUser), None));
         assert_eq!((fifo.queues, fifo.hand_size), (1, 1));
         assert_eq!(

@@ -6,12 +6,14 @@ use std::{
     time::Duration,
 };
 
-use super::{flow::DemoFlow, gateway::GatewayLoad, load::ELEPHANT_CONNECTIONS, upstream::WORKERS};
+use super::{comparison::DemoComparison, flow::DemoFlow, gateway::GatewayLoad};
 use fairgate_core::sync::Arc;
 
 /// Widths in columns: of the names, and of each panel.
 const NAME: usize = 11;
 const PANEL: usize = 33;
+/// The most columns of the bar of seats.
+const BAR: u32 = 20;
 /// Erases the rest of a line. Erasing the whole screen would flicker.
 const ERASE_TO_END: &str = "\x1b[K";
 /// Lines that are too long for the window are cut: wrapped lines would be counted wrongly.
@@ -51,6 +53,7 @@ struct FlowProgress {
 /// Shows the progress.
 #[derive(Debug)]
 pub(super) struct LiveView {
+    comparison: DemoComparison,
     display: ProgressDisplay,
     length: Duration,
     /// The number of lines drawn last, which the next drawing overwrites.
@@ -85,18 +88,26 @@ impl SideProgress {
 
     fn seats(&self) -> String {
         let GatewayLoad { seats, in_use, .. } = self.load;
-        let bar: String = (0..seats)
-            .map(|seat| if seat < in_use { '#' } else { '.' })
-            .collect();
+        let width = seats.min(BAR);
+        let full = (in_use * width).div_ceil(seats.max(1));
+        let mark = |at| if at < full { '#' } else { '.' };
+        let bar: String = (0..width).map(mark).collect();
         format!("[{bar}] {in_use} of {seats}")
     }
 
-    /// The longest queues first.
+    /// The longest queues first, as many as fit into the panel.
     fn lengths(&self) -> String {
         let mut lengths = self.load.queues.clone();
         lengths.sort_unstable_by(|a, b| b.cmp(a));
-        let lengths: Vec<String> = lengths.iter().map(ToString::to_string).collect();
-        lengths.join(" ")
+        let mut shown = String::new();
+        for length in lengths {
+            let more = format!("{length} ");
+            if shown.len() + more.len() > PANEL {
+                break;
+            }
+            shown.push_str(&more);
+        }
+        shown.trim_end().to_owned()
     }
 
     /// The highest of the mice's latencies at this percentile.
@@ -106,8 +117,13 @@ impl SideProgress {
 }
 
 impl LiveView {
-    pub(super) fn new(display: ProgressDisplay, length: Duration) -> Self {
+    pub(super) fn new(
+        comparison: DemoComparison,
+        display: ProgressDisplay,
+        length: Duration,
+    ) -> Self {
         Self {
+            comparison,
             display,
             length,
             drawn: 0,
@@ -130,7 +146,10 @@ impl LiveView {
         out: &mut dyn Write,
     ) -> io::Result<()> {
         match self.display {
-            ProgressDisplay::Redrawn => self.redraw(&panels(elapsed, self.length, sides), out)?,
+            ProgressDisplay::Redrawn => {
+                let lines = panels(self.comparison, elapsed, self.length, sides);
+                self.redraw(&lines, out)?;
+            }
             ProgressDisplay::Lines => {
                 if self.drawn == 0 {
                     writeln!(out, "{LINE_HEAD}")?;
@@ -156,24 +175,28 @@ impl LiveView {
     }
 }
 
-fn panels(elapsed: Duration, length: Duration, sides: &[SideProgress; 2]) -> Vec<String> {
+fn panels(
+    comparison: DemoComparison,
+    elapsed: Duration,
+    length: Duration,
+    sides: &[SideProgress; 2],
+) -> Vec<String> {
     let beside = |name: &str, of: &dyn Fn(&SideProgress) -> String| {
         let [with, without] = sides.each_ref().map(of);
         let line = format!("{name:<NAME$}{with:<PANEL$}  {without:<PANEL$}");
         line.trim_end().to_owned()
     };
     let heads = format!("{:>6}{:>8}{:>9}{:>9}", "OPEN", "SERVED", "P50 ms", "P99 ms");
+    let [with, without] = comparison.headings();
     let mut lines = vec![
         format!(
-            "An elephant of {ELEPHANT_CONNECTIONS} connections, four mice, {WORKERS} seats{:>14.0} of {} s",
+            "{:<55}{:>10.0} of {} s",
+            comparison.title(),
             elapsed.as_secs_f64(),
             length.as_secs(),
         ),
         String::new(),
-        format!(
-            "{:<NAME$}{:<PANEL$}  WITHOUT: ONE FIFO QUEUE",
-            "", "WITH FAIRNESS"
-        ),
+        format!("{:<NAME$}{with:<PANEL$}  {without}", ""),
         beside("seats", &SideProgress::seats),
         beside("waiting", &SideProgress::waiting),
         beside("queues", &SideProgress::lengths),
@@ -252,7 +275,8 @@ mod tests {
 
     fn shown(display: ProgressDisplay, times: u64) -> String {
         let sides = [picture(&[3, 30, 4], 60), picture(&[40], 900)];
-        let mut live = LiveView::new(display, Duration::from_secs(20));
+        let length = Duration::from_secs(20);
+        let mut live = LiveView::new(DemoComparison::Fairness, display, length);
         let mut out = Vec::new();
         for second in 1..=times {
             live.show(Duration::from_secs(second), &sides, &mut out)
@@ -292,6 +316,20 @@ mod tests {
         assert!(plain.contains("queues     30 4 3"), "{plain}");
         for line in plain.replace(WRAP_ON, "").lines() {
             assert!(line.len() <= 79, "{line}");
+        }
+    }
+
+    #[test]
+    fn queues_of_a_fleet_that_do_not_fit_are_left_out() {
+        let picture = picture(&[34; 18], 60);
+        assert_eq!(picture.lengths(), ["34"; 11].join(" "));
+        let sides = [picture.clone(), picture];
+        for gateways in [2, 5] {
+            let comparison = DemoComparison::Fleet { gateways };
+            let second = Duration::from_secs(1);
+            for line in panels(comparison, second, 3600 * second, &sides) {
+                assert!(line.len() <= 79, "{line}");
+            }
         }
     }
 }

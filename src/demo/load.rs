@@ -6,6 +6,9 @@
 //! not earlier responses have arrived, and latency counts from the intended time, so that delays are not
 //! hidden by late starts (no coordinated omission).
 //!
+//! With several gateways the connections of the elephant are spread over all of them. The mice are at the first one, in closed loops on
+//! so many connections that they ask for more than their share: what each user is served shows its share.
+//!
 //! The connections of the elephant open one after the other during the warm-up, like those of separate
 //! processes; if they were opened together, they would be served in lockstep for the whole run.
 
@@ -30,7 +33,7 @@ use fairgate_loadkit::pauses;
 pub(super) const ELEPHANT_CONNECTIONS: u32 = 200;
 /// The number of mice.
 pub(super) const MICE: u32 = 4;
-/// The interval between the requests of a mouse.
+/// The interval between the requests of a mouse that sends few.
 const MOUSE_PERIOD: Duration = Duration::from_millis(500);
 /// The maximum of one mouse's requests in flight; further ones fail at once.
 const MOUSE_OPEN_MAX: usize = 128;
@@ -42,8 +45,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The target and the schedule of the load.
 #[derive(Clone, Debug)]
 pub(super) struct LoadSettings {
-    /// The address of the gateway.
-    pub(super) gateway: SocketAddr,
+    /// The addresses of the gateways. The elephant is at all of them, mice are at the first.
+    pub(super) gateways: Vec<SocketAddr>,
+    /// The connections of a mouse, each with one request after the other. `None`: it sends a few requests at fixed times.
+    pub(super) mouse_connections: Option<u32>,
     /// When the first client starts.
     pub(super) start: Time,
     /// The end of the warm-up: requests from here on are counted.
@@ -70,21 +75,34 @@ pub(super) fn start(
     let mut clients = JoinSet::new();
     let settling = course.settled.since(course.start);
     for (flow, number) in flows.iter().zip(0..) {
-        let client = DemoClient {
-            flow: Arc::clone(flow),
-            authorization: flow.authorization()?,
-            course: course.clone(),
-        };
-        if number == 0 {
-            for connection in 0..ELEPHANT_CONNECTIONS {
-                let after = settling * connection / ELEPHANT_CONNECTIONS;
-                let client = client.clone();
-                clients.spawn(tasks::boxed(
-                    client.run_closed_loop(course.start.plus(after)),
-                ));
-            }
+        let is_elephant = number == 0;
+        let everywhere = if is_elephant {
+            course.gateways.len()
         } else {
-            clients.spawn(tasks::boxed(client.run_open_loop(number)));
+            1
+        };
+        let mut gateways = course.gateways.iter().take(everywhere).cycle();
+        let mut client = || {
+            let gateway = *gateways.next().expect("there is a gateway");
+            Ok::<_, http::Error>(DemoClient {
+                flow: Arc::clone(flow),
+                authorization: flow.authorization()?,
+                gateway,
+                course: course.clone(),
+            })
+        };
+        let connections = if is_elephant {
+            Some(ELEPHANT_CONNECTIONS)
+        } else {
+            course.mouse_connections
+        };
+        let Some(connections) = connections else {
+            clients.spawn(tasks::boxed(client()?.run_open_loop(number)));
+            continue;
+        };
+        for connection in 0..connections {
+            let after = course.start.plus(settling * connection / connections);
+            clients.spawn(tasks::boxed(client()?.run_closed_loop(after)));
         }
     }
     Ok(clients)
@@ -94,11 +112,12 @@ pub(super) fn start(
 struct DemoClient {
     flow: Arc<DemoFlow>,
     authorization: HeaderValue,
+    gateway: SocketAddr,
     course: LoadSettings,
 }
 
 impl DemoClient {
-    /// Sends the requests of one connection of the elephant.
+    /// Sends one request after the other.
     async fn run_closed_loop(mut self, begin: Time) {
         let mut connection = None;
         let mut next = begin;
@@ -109,7 +128,7 @@ impl DemoClient {
         }
     }
 
-    /// Sends the requests of a mouse.
+    /// Sends the requests of a mouse that sends few.
     async fn run_open_loop(mut self, number: u64) {
         let idle = Arc::new(Mutex::new(Vec::new()));
         let mut open = JoinSet::new();
@@ -161,7 +180,7 @@ impl DemoClient {
     ) -> Result<ClientResponse, ClientError> {
         let mut used = match connection.take() {
             Some(used) => used,
-            None => DemoConnection::open(self.course.gateway).await?,
+            None => DemoConnection::open(self.gateway).await?,
         };
         let response = used.send(&self.authorization).await?;
         *connection = Some(used);

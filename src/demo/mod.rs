@@ -2,13 +2,15 @@
 //!
 //! Two real gateways run side by side over loopback sockets, each in front of a stand-in API server
 //! (`upstream`). Both have ten seats and get the same load (`load`): an elephant and four mice. One uses
-//! shuffle sharding by user; the other has one queue for all. While they run, `live` shows seats, queues and
+//! shuffle sharding by user; the other has one queue for all. Or, as `comparison` says, each side has several
+//! gateways: one side shares ten seats as a fleet, the other has divided them evenly. While they run, `live` shows seats, queues and
 //! latencies; at the end `report` shows the results.
 //!
 //! Clients start one after the other during a warm-up. Requests that start after it and before the stop are
 //! counted.
 
 mod client;
+mod comparison;
 mod figures;
 mod flow;
 mod gateway;
@@ -29,19 +31,22 @@ use tokio::{
     task::JoinSet,
 };
 
+pub use comparison::DemoComparison;
 pub use live::ProgressDisplay;
 pub use report::{DemoReport, FlowFigures, SideFigures};
 
 use crate::app::StartError;
+use comparison::SEATS_OF_GATEWAY;
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::{sync::Arc, time::Time};
+use fairgate_fleet_engine::memory::MemoryEngine;
 use fairgate_proxy::{auth::NoRandomness, serve::raise_descriptor_limit};
 use flow::DemoFlow;
-use gateway::DemoGateway;
+use gateway::{DemoGateway, FleetPlace, GatewayLoad, SeatSource};
 use live::{LiveView, SideProgress};
 use load::LoadSettings;
 use stall::StallWatch;
-use upstream::StandInServer;
+use upstream::{ServerModel, StandInServer};
 
 /// The policy with fairness.
 const FAIR: &str = include_str!("fair.yaml");
@@ -50,8 +55,8 @@ const FIFO: &str = include_str!("fifo.yaml");
 
 /// The warm-up in which clients start, and the time for the last responses; at most a quarter of the run.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Open files needed: both ends of every connection, for both gateways, and a reserve.
-const DESCRIPTORS: u64 = 1000;
+/// Open files needed: both ends of every connection, for all gateways, and a reserve.
+const DESCRIPTORS: u64 = 1600;
 /// How long to wait for the last responses; requests without one by then count as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -104,6 +109,7 @@ pub enum DemoError {
 ///
 /// [`DemoError`], when it cannot run or cannot write.
 pub fn run(
+    comparison: DemoComparison,
     length: Duration,
     display: ProgressDisplay,
     interrupt: impl Future<Output = ()>,
@@ -113,16 +119,37 @@ pub fn run(
         return Err(DemoError::Descriptors { limit });
     }
     let runtime = runtime()?;
-    let sides = [
-        Side::start("with fairness", FAIR, &runtime)?,
-        Side::start("without fairness", FIFO, &runtime)?,
-    ];
-    let mut live = LiveView::new(display, length);
-    let run = Run::new(length);
+    let sides = sides(comparison, &runtime)?;
+    let mut live = LiveView::new(comparison, display, length);
+    let run = Run::new(comparison, length);
     let report = runtime.block_on(run.drive(&sides, interrupt, &mut live, out));
     drop(sides);
     runtime.shutdown_background();
     report
+}
+
+/// Starts both sides.
+fn sides(comparison: DemoComparison, runtime: &Runtime) -> Result<[Side; 2], DemoError> {
+    let [with, without] = comparison.sides();
+    let (server, gateways) = (comparison.server(), comparison.gateways());
+    let own = vec![SeatSource::Own(SEATS_OF_GATEWAY); gateways as usize];
+    let engine = MemoryEngine::default();
+    let place = |number| {
+        SeatSource::Fleet(FleetPlace {
+            engine: engine.clone(),
+            number,
+            gateways,
+            seats: server.workers,
+        })
+    };
+    let (shared, second) = match comparison {
+        DemoComparison::Fairness => (own.clone(), FIFO),
+        DemoComparison::Fleet { .. } => ((0..gateways).map(place).collect(), FAIR),
+    };
+    Ok([
+        Side::start(with, FAIR, server, &shared, runtime)?,
+        Side::start(without, second, server, &own, runtime)?,
+    ])
 }
 
 /// The runtime of the clients and the stand-ins; the gateways have their own.
@@ -138,37 +165,56 @@ fn runtime() -> Result<Runtime, DemoError> {
         })
 }
 
-/// One gateway, the server behind it, and its users.
+/// Gateways, the server behind them, and their users.
 #[derive(Debug)]
 struct Side {
     name: &'static str,
-    gateway: DemoGateway,
+    gateways: Vec<DemoGateway>,
     upstream: StandInServer,
     flows: Vec<Arc<DemoFlow>>,
 }
 
 impl Side {
-    fn start(name: &'static str, policy: &str, runtime: &Runtime) -> Result<Self, DemoError> {
-        let upstream = runtime.block_on(StandInServer::start());
+    fn start(
+        name: &'static str,
+        policy: &str,
+        server: ServerModel,
+        seats: &[SeatSource],
+        runtime: &Runtime,
+    ) -> Result<Self, DemoError> {
+        let upstream = runtime.block_on(StandInServer::start(server));
         let upstream = upstream.map_err(|source| DemoError::Io {
             what: "stand-in API server",
             source,
         })?;
         let flows = load::flows();
+        let start = |seats: &SeatSource| {
+            DemoGateway::start(policy, &flows, upstream.address(), seats.clone())
+        };
+        let gateways: Result<_, _> = seats.iter().map(start).collect();
         Ok(Self {
             name,
-            gateway: DemoGateway::start(policy, &flows, upstream.address())?,
+            gateways: gateways?,
             upstream,
             flows,
         })
     }
 
     fn picture(&self) -> SideProgress {
-        SideProgress::of(self.gateway.load(), &self.flows)
+        let mut load = GatewayLoad::default();
+        for gateway in &self.gateways {
+            load.add(gateway.load());
+        }
+        SideProgress::of(load, &self.flows)
     }
 
-    fn report(&self, measured: Duration) -> Result<SideFigures, DemoError> {
-        let report = SideFigures::of(&self.flows, self.upstream.most_at_once(), measured);
+    fn report(
+        &self,
+        comparison: DemoComparison,
+        measured: Duration,
+    ) -> Result<SideFigures, DemoError> {
+        let most = self.upstream.most_at_once();
+        let report = SideFigures::of(&self.flows, most, measured, comparison);
         let served = report.flows.iter().any(|flow| flow.ok > 0);
         let failure = report.flows.iter().find_map(|flow| flow.failure.as_ref());
         match failure {
@@ -183,6 +229,7 @@ impl Side {
 
 /// The schedule of a run.
 struct Run {
+    comparison: DemoComparison,
     clock: Clock,
     start: Time,
     settled: Time,
@@ -191,12 +238,13 @@ struct Run {
 }
 
 impl Run {
-    fn new(length: Duration) -> Self {
+    fn new(comparison: DemoComparison, length: Duration) -> Self {
         let clock = Clock::system();
         let start = clock.now();
         // Emptying the queues takes as long as filling them.
         let settling = (length / 4).min(SETTLING);
         Self {
+            comparison,
             start,
             settled: start.plus(settling),
             stop: start.plus(length.saturating_sub(settling)),
@@ -235,8 +283,9 @@ impl Run {
         let measured = stopped.since(self.settled);
         let [with, without] = sides;
         Ok(DemoReport {
-            with: with.report(measured)?,
-            without: without.report(measured)?,
+            comparison: self.comparison,
+            with: with.report(self.comparison, measured)?,
+            without: without.report(self.comparison, measured)?,
             interrupted,
             measured,
             stalled: stalls.longest(),
@@ -245,7 +294,8 @@ impl Run {
 
     fn course(&self, side: &Side) -> LoadSettings {
         LoadSettings {
-            gateway: side.gateway.address(),
+            gateways: side.gateways.iter().map(DemoGateway::address).collect(),
+            mouse_connections: self.comparison.mouse_connections(),
             start: self.start,
             settled: self.settled,
             stop: self.stopping.subscribe(),

@@ -7,17 +7,14 @@ use std::{
 
 use serde::Serialize;
 
-use super::{
-    flow::DemoFlow,
-    upstream::{SERVICE_TIME, WORKERS},
-};
+use super::{comparison::DemoComparison, flow::DemoFlow};
 use fairgate_core::fairness::{jain_index, max_min_shares};
 use fairgate_core::sync::Arc;
 
 /// The factor by which fairness should shorten the latency of the mice.
 const TENFOLD: f64 = 10.0;
-/// Stalls of the machine are reported if they last at least this long: one service time.
-const LONG_STALL: Duration = SERVICE_TIME;
+/// Stalls of the machine are reported if they last at least this long.
+const LONG_STALL: Duration = Duration::from_millis(50);
 /// A Jain's index of at least this counts as fair.
 const EVEN: f64 = 0.95;
 
@@ -25,10 +22,13 @@ const EVEN: f64 = 0.95;
 /// table and a verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
-    /// With fairness.
+    /// With fairness, or with a fleet.
     pub with: SideFigures,
-    /// With one queue for all.
+    /// With one queue for all, or with seats divided evenly among gateways.
     pub without: SideFigures,
+    /// What the two sides are.
+    #[serde(skip)]
+    pub comparison: DemoComparison,
     /// Whether it was stopped early.
     #[serde(skip)]
     pub interrupted: bool,
@@ -79,10 +79,15 @@ pub struct FlowFigures {
 
 impl SideFigures {
     /// The results of `flows`, the elephant first, for the requests of the period `measured`.
-    pub(super) fn of(flows: &[Arc<DemoFlow>], most_upstream: usize, measured: Duration) -> Self {
+    pub(super) fn of(
+        flows: &[Arc<DemoFlow>],
+        most_upstream: usize,
+        measured: Duration,
+        comparison: DemoComparison,
+    ) -> Self {
         let flows: Vec<FlowFigures> = flows.iter().map(|flow| FlowFigures::of(flow)).collect();
         Self {
-            jain: jain_of(&flows, measured),
+            jain: jain_of(&flows, measured, comparison),
             flows,
             most_upstream,
         }
@@ -130,12 +135,14 @@ impl FlowFigures {
     }
 }
 
-/// Jain's index over the served part of each flow's max-min fair share. The elephant's demand is unbounded;
-/// a mouse's is the number of its requests.
-fn jain_of(flows: &[FlowFigures], measured: Duration) -> Option<f64> {
-    let capacity = f64::from(WORKERS) * measured.as_secs_f64() / SERVICE_TIME.as_secs_f64();
+/// Jain's index over the served part of each flow's max-min fair share. The elephant's demand is unbounded, and so is that of a mouse
+/// that asks for more than its share; that of others is the number of their requests.
+fn jain_of(flows: &[FlowFigures], measured: Duration, comparison: DemoComparison) -> Option<f64> {
+    let server = comparison.server();
+    let capacity =
+        f64::from(server.workers) * measured.as_secs_f64() / server.service_time.as_secs_f64();
     let demand = |flow: &FlowFigures| {
-        if flow.is_elephant() {
+        if flow.is_elephant() || comparison.mouse_connections().is_some() {
             f64::INFINITY
         } else {
             count(flow.requests)
@@ -163,6 +170,12 @@ fn tenths_of_ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 10_000.0).round() / 10.0
 }
 
+/// The text with a capital letter.
+fn capitalized(text: &str) -> String {
+    let (first, rest) = text.split_at_checked(1).unwrap_or_default();
+    first.to_ascii_uppercase() + rest
+}
+
 fn or_dash(ms: Option<f64>) -> String {
     ms.map_or("-".to_owned(), |ms| format!("{ms:.0}"))
 }
@@ -173,11 +186,8 @@ impl Display for DemoReport {
             "{:>6}{:>6}{:>5}{:>8}{:>8}",
             "ASKED", "OK", "429", "P50 ms", "P99 ms"
         );
-        writeln!(
-            f,
-            "{:<11}{:<33}  WITHOUT: ONE FIFO QUEUE",
-            "", "WITH FAIRNESS"
-        )?;
+        let [with, without] = self.comparison.headings();
+        writeln!(f, "{:<11}{with:<33}  {without}", "")?;
         writeln!(f, "{:<11}{head}  {head}", "")?;
         for (with, without) in self.with.flows.iter().zip(&self.without.flows) {
             writeln!(f, "{:<11}{}  {}", with.name, with.cells(), without.cells())?;
@@ -190,8 +200,13 @@ impl Display for DemoReport {
                 self.measured.as_secs_f64()
             )?;
         }
-        self.write_latency(f)?;
-        self.write_shares(f)?;
+        match self.comparison {
+            DemoComparison::Fairness => {
+                self.write_latency(f)?;
+                self.write_shares(f)?;
+            }
+            DemoComparison::Fleet { .. } => self.write_fleet(f)?,
+        }
         self.write_warnings(f)
     }
 }
@@ -222,7 +237,7 @@ impl DemoReport {
             "{verdict}\n\
              The slowest mouse's p99 is {with:.0} ms with it and {without:.0} ms without: {gain:.1} \
              times as long.\nEach request takes about {} ms to serve; the rest is waiting.",
-            SERVICE_TIME.as_millis()
+            self.comparison.server().service_time.as_millis()
         )
     }
 
@@ -255,6 +270,45 @@ impl DemoReport {
         }
     }
 
+    /// The verdict on a fleet: what each user is served, and how long the mice wait.
+    fn write_fleet(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let sides = [&self.with, &self.without];
+        let [Some(jain), Some(jain_without)] = sides.map(|side| side.jain) else {
+            return writeln!(f, "It ended before there were results to compare.");
+        };
+        let verdict = if jain <= jain_without {
+            "The fleet did not make the shares more even."
+        } else if jain >= EVEN {
+            "With the fleet every user gets one share, wherever its clients connect."
+        } else {
+            "The fleet makes the shares more even, but less than expected."
+        };
+        let rate = |ok: u64| count(ok) / self.measured.as_secs_f64();
+        let elephant = |side: &SideFigures| rate(side.elephant().map_or(0, |flow| flow.ok));
+        let least = |side: &SideFigures| {
+            let mice = side.flows.iter().filter(|flow| !flow.is_elephant());
+            rate(mice.map(|flow| flow.ok).min().unwrap_or(0))
+        };
+        let [elephants, mice] = [sides.map(elephant), sides.map(least)];
+        let waits = sides.map(|side| or_dash(side.mice_p99_ms()));
+        writeln!(
+            f,
+            "{verdict}\n\
+             The elephant is served {:.0} requests a second with it, {:.0} without;\n\
+             the mouse that is served least {:.0} with it, {:.0} without.\n\
+             The slowest mouse's p99 is {} ms with it and {} ms without.\n\
+             Each request takes about {} ms to serve; the rest is waiting.\n\
+             Jain's fairness index over the users' shares is {jain:.3} with it, {jain_without:.3} without.",
+            elephants[0],
+            elephants[1],
+            mice[0],
+            mice[1],
+            waits[0],
+            waits[1],
+            self.comparison.server().service_time.as_millis()
+        )
+    }
+
     fn write_warnings(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if self.stalled >= LONG_STALL {
             writeln!(
@@ -264,17 +318,19 @@ impl DemoReport {
                 self.stalled.as_millis()
             )?;
         }
-        for (name, side) in [("With", &self.with), ("Without", &self.without)] {
+        let names = self.comparison.sides().map(capitalized);
+        for (name, side) in names.iter().zip([&self.with, &self.without]) {
             let failed: u64 = side.flows.iter().map(|flow| flow.failed).sum();
             if failed > 0 {
                 let failure = side.flows.iter().find_map(|flow| flow.failure.as_deref());
                 let failure = failure.unwrap_or("no response in time");
-                writeln!(f, "{name} fairness {failed} requests failed: {failure}.")?;
+                writeln!(f, "{name} {failed} requests failed: {failure}.")?;
             }
-            if side.most_upstream > WORKERS as usize {
+            let workers = self.comparison.server().workers;
+            if side.most_upstream > workers as usize {
                 writeln!(
                     f,
-                    "{name} fairness {} requests were at the server at once, of {WORKERS} allowed.",
+                    "{name} {} requests were at the server at once, of {workers} allowed.",
                     side.most_upstream
                 )?;
             }
@@ -307,7 +363,7 @@ mod tests {
             flow("mouse-1", 20, mouse_ok, mouse_p99_ms),
         ];
         SideFigures {
-            jain: jain_of(&flows, Duration::from_secs(10)),
+            jain: jain_of(&flows, Duration::from_secs(10), DemoComparison::Fairness),
             flows,
             most_upstream: 10,
         }
@@ -315,6 +371,7 @@ mod tests {
 
     fn report(with: SideFigures, without: SideFigures) -> DemoReport {
         DemoReport {
+            comparison: DemoComparison::Fairness,
             with,
             without,
             interrupted: false,
@@ -380,5 +437,42 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("12 requests were at the server"), "{text}");
+    }
+
+    const FLEET: DemoComparison = DemoComparison::Fleet { gateways: 3 };
+
+    /// A side of ten seconds in which one mouse asks for more than its share.
+    fn hungry(elephant_ok: u64, mouse_ok: u64, mouse_p99_ms: f64) -> SideFigures {
+        let flows = vec![
+            flow("elephant", elephant_ok, elephant_ok, 1000.0),
+            flow("mouse-1", mouse_ok, mouse_ok, mouse_p99_ms),
+        ];
+        SideFigures {
+            jain: jain_of(&flows, Duration::from_secs(10), FLEET),
+            flows,
+            most_upstream: 10,
+        }
+    }
+
+    #[test]
+    fn the_verdict_on_a_fleet_says_what_each_user_is_served() {
+        let fleet = |with, without| DemoReport {
+            comparison: FLEET,
+            ..report(with, without)
+        };
+        let text = fleet(hungry(1000, 990, 110.0), hungry(1700, 290, 320.0)).to_string();
+        for part in [
+            "every user gets one share",
+            "served 100 requests a second with it, 170 without",
+            "least 99 with it, 29 without",
+            "p99 is 110 ms with it and 320 ms without",
+            "is 1.000 with it, 0.666 without",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = fleet(hungry(1700, 290, 320.0), hungry(1000, 990, 110.0)).to_string();
+        assert!(text.contains("did not make the shares more even"), "{text}");
+        let text = fleet(hungry(1400, 500, 320.0), hungry(1700, 290, 110.0)).to_string();
+        assert!(text.contains("less than expected"), "{text}");
     }
 }

@@ -1,8 +1,8 @@
-//! The stand-in API server: ten workers that take 50 ms on average for any request.
+//! The stand-in API server: so many workers, which take as long on average for any request.
 //!
-//! Service times vary between 40 and 60 ms, like a real server's. With a constant time one stall of the
-//! machine would synchronise all workers for good: all seats would come free at once, every 50 ms, and the
-//! wait for the next would be as long as the service time.
+//! Service times vary by a fifth in both directions, like a real server's. With a constant time one stall of the
+//! machine would synchronise all workers for good: all seats would come free at once, and the wait for the
+//! next would be as long as the service time.
 //!
 //! Requests that find no free worker wait in an unbounded FIFO queue of the server: if a gateway forwards more
 //! requests than it has seats, that shows as latency and in [`StandInServer::most_at_once`]. The server speaks
@@ -30,13 +30,14 @@ use super::figures::random_part;
 use fairgate_base::tasks;
 use fairgate_loadkit::accepting;
 
-/// The number of requests that the server executes concurrently.
-pub(super) const WORKERS: u32 = 10;
-/// The mean service time.
-pub(super) const SERVICE_TIME: Duration = Duration::from_millis(50);
-/// Service times lie between the minimum and the minimum plus the spread.
-const SERVICE_TIME_MIN: Duration = Duration::from_millis(40);
-const SERVICE_TIME_SPREAD: Duration = Duration::from_millis(20);
+/// What a server can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ServerModel {
+    /// The number of requests that it executes concurrently.
+    pub(super) workers: u32,
+    /// The mean service time.
+    pub(super) service_time: Duration,
+}
 
 const BODY: &[u8] =
     br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"demo","namespace":"default"}}"#;
@@ -51,6 +52,7 @@ pub(super) struct StandInServer {
 
 #[derive(Debug)]
 struct Workers {
+    model: ServerModel,
     free: Semaphore,
     /// Current requests, and their maximum.
     here: AtomicUsize,
@@ -61,11 +63,12 @@ struct Workers {
 
 impl StandInServer {
     /// Starts it on the current runtime.
-    pub(super) async fn start() -> io::Result<Self> {
+    pub(super) async fn start(model: ServerModel) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let workers = Arc::new(Workers {
-            free: Semaphore::new(WORKERS as usize),
+            model,
+            free: Semaphore::new(model.workers as usize),
             here: AtomicUsize::new(0),
             most: AtomicUsize::new(0),
             begun: AtomicU64::new(0),
@@ -114,7 +117,7 @@ impl Workers {
         // The semaphore is fair, and is never closed.
         let _worker = self.free.acquire().await;
         let number = self.begun.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(service_time(number)).await;
+        tokio::time::sleep(self.model.service_time_of(number)).await;
         let mut response = Response::new(Full::new(Bytes::from_static(BODY)));
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);
@@ -122,9 +125,11 @@ impl Workers {
     }
 }
 
-/// The service time of the request with this number; the same in every run.
-fn service_time(number: u64) -> Duration {
-    SERVICE_TIME_MIN + random_part(number, SERVICE_TIME_SPREAD)
+impl ServerModel {
+    /// The service time of the request with this number; the same in every run.
+    fn service_time_of(self, number: u64) -> Duration {
+        self.service_time * 4 / 5 + random_part(number, self.service_time * 2 / 5)
+    }
 }
 
 /// A request in progress; counted down also when its connection breaks.
@@ -150,13 +155,18 @@ mod tests {
 
     #[test]
     fn requests_take_fifty_milliseconds_on_average() {
-        let times: Vec<Duration> = (0..10_000).map(service_time).collect();
+        let model = ServerModel {
+            workers: 10,
+            service_time: Duration::from_millis(50),
+        };
+        let times = (0..10_000).map(|number| model.service_time_of(number));
+        let times: Vec<Duration> = times.collect();
         let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
         assert!((40..41).contains(&least.as_millis()), "{least:?}");
         assert!((59..60).contains(&most.as_millis()), "{most:?}");
         let mean = times.iter().sum::<Duration>() / 10_000;
         assert!(
-            mean.abs_diff(SERVICE_TIME) < Duration::from_micros(200),
+            mean.abs_diff(model.service_time) < Duration::from_micros(200),
             "{mean:?}"
         );
     }

@@ -95,12 +95,12 @@ func (p *prometheus) content(t *testing.T, panel boardPanel, variables *strings.
 // table returns a row for each priority level, with a column for each query.
 func (p *prometheus) table(t *testing.T, panel boardPanel, variables *strings.Replacer) string {
 	var out strings.Builder
-	out.WriteString("<table><tr><th>Level")
+	out.WriteString("<table><tr><th>")
 	cells := map[string][]string{}
 	for i, target := range panel.Targets {
 		fmt.Fprintf(&out, "<th>%s", html.EscapeString(target.LegendFormat))
 		for _, found := range p.query(t, variables.Replace(target.Expr)) {
-			level := found.Metric["priority_level"]
+			level := cmp.Or(found.Metric["priority_level"], found.Metric["server"], found.Metric["instance"])
 			if cells[level] == nil {
 				cells[level] = make([]string, len(panel.Targets))
 			}

@@ -34,6 +34,8 @@ type incidents struct {
 	refusing, unfair *gateway
 	// changed got another policy, failing cannot evict, unable cannot judge, watched has open watches.
 	changed, failing, unable, watched *gateway
+	// oneAway has two servers, of which one is away. cutOff is a member of a fleet whose leases it cannot reach.
+	oneAway, cutOff *gateway
 }
 
 func newIncidents(t *testing.T) *incidents {
@@ -68,8 +70,15 @@ func newIncidents(t *testing.T) *incidents {
 		"admission": object{"mode": "enforce", "policies": object{"source": "files", "files": []string{admissionFile}}},
 	}, map[string]string{admissionFile: admission})
 	i.watched = start(object{}, nil)
+	// Nobody listens at the discard port.
+	i.oneAway = start(object{"upstream": object{"servers": []object{{"url": "http://" + up.address}, {"url": "http://127.0.0.1:9"}}}}, nil)
+	unreachable := startUpstream(t, "", "")
+	unreachable.leases = newLeases()
+	unreachable.cut.Store(true)
+	i.cutOff = start(object{"upstream": object{"url": "http://" + unreachable.address},
+		"fleet": object{"engine": "kubernetes", "gateway": "gw-0", "reclaim": "prompt"}}, nil)
 	i.prometheus = startPrometheus(t, i.calm.admin, i.flooded.admin, i.slow.admin, i.refusing.admin, i.unfair.admin,
-		i.changed.admin, i.failing.admin, i.unable.admin, i.watched.admin)
+		i.changed.admin, i.failing.admin, i.unable.admin, i.watched.admin, i.oneAway.admin, i.cutOff.admin)
 	return i
 }
 
@@ -284,6 +293,21 @@ var questions = []question{
 				return found[0].Metric["user"] != "" && names(found[0], "pods")
 			})
 		}),
+	{"Is an API server away, and which one?",
+		func(i *incidents) bool {
+			panel, found := i.panel(overviewBoard, "All API servers take requests")
+			isAway := func(_ boardPanel, found []sample) bool {
+				return slices.ContainsFunc(found, func(s sample) bool { return s.Metric["server"] == "127.0.0.1:9" && value(s) == 0 })
+			}
+			shown := i.series(overviewBoard, "All API servers take requests", i.oneAway)
+			return found && links(panel, "fairgate-fleet", "") && len(shown) == 1 && shown["all"] == 0 && i.shown(i.oneAway, isAway, "fairgate-fleet")
+		}, never},
+	{"Is a gateway cut off from its fleet?",
+		func(i *incidents) bool {
+			panel, found := i.panel(overviewBoard, "Gateways cut off")
+			return found && links(panel, "fairgate-fleet", "") && i.worst("Gateways cut off", i.cutOff) == 1 &&
+				len(i.series(overviewBoard, "Gateways cut off", i.calm)) == 0
+		}, never},
 	{"How much of its memory does it use?",
 		func(i *incidents) bool {
 			shown := i.series(overviewBoard, "Memory", i.calm)

@@ -60,7 +60,8 @@ func (w *world) pasteRunbooks(t *testing.T, alerts ...string) {
 			continue
 		}
 		labels := firing[0].Metric
-		environment = append(environment, "ADMIN=http://"+labels["instance"], "LEVEL="+labels["priority_level"])
+		environment = append(environment, "ADMIN=http://"+labels["instance"], "LEVEL="+labels["priority_level"],
+			"FLEET="+labels["fleet"])
 		for _, command := range runbookCommands(t, alert) {
 			shell := exec.Command("bash", "-c", command.text)
 			shell.Env = environment

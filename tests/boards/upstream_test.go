@@ -23,6 +23,10 @@ type upstream struct {
 	flowSchemas, levels string
 	// refusesReviews says whether it refuses to review tokens.
 	refusesReviews atomic.Bool
+	// leases are those of a fleet, if there is one.
+	leases *leases
+	// cut says whether it answers requests for them with 503.
+	cut atomic.Bool
 }
 
 func startUpstream(t *testing.T, flowSchemas, levels string) *upstream {
@@ -55,6 +59,15 @@ func (u *upstream) down() {
 func (u *upstream) serve(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	w.Header().Set("Content-Type", "application/json")
+	if u.leases != nil {
+		if u.cut.Load() && strings.Contains(r.URL.Path, "/leases") {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if u.leases.serve(w, r) {
+			return
+		}
+	}
 	watch, _ := strconv.ParseBool(query.Get("watch"))
 	if kind, items, found := u.followed(r.URL.Path); found && !watch {
 		fmt.Fprintf(w, `{"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": %q, "metadata": {"resourceVersion": "1"}, "items": [%s]}`, kind, items)

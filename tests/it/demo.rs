@@ -6,12 +6,17 @@ use std::{
     time::Duration,
 };
 
-use fairgate::demo::{self, DemoReport, ProgressDisplay, SideFigures};
+use fairgate::demo::{self, DemoComparison, DemoReport, ProgressDisplay, SideFigures};
 use serde_json::Value;
 
-fn run_for(length: Duration, interrupt: impl Future<Output = ()>) -> (DemoReport, String) {
+fn run_for(
+    comparison: DemoComparison,
+    length: Duration,
+    interrupt: impl Future<Output = ()>,
+) -> (DemoReport, String) {
     let mut shown = Vec::new();
-    let report = demo::run(length, ProgressDisplay::Lines, interrupt, &mut shown).unwrap();
+    let display = ProgressDisplay::Lines;
+    let report = demo::run(comparison, length, display, interrupt, &mut shown).unwrap();
     (report, String::from_utf8(shown).unwrap())
 }
 
@@ -58,7 +63,7 @@ fn check_side(side: &Value) {
 
 #[test]
 fn the_mice_are_served_and_wait_less_with_fairness_than_without() {
-    let (report, shown) = run_for(Duration::from_secs(3), pending());
+    let (report, shown) = run_for(DemoComparison::Fairness, Duration::from_secs(3), pending());
 
     for side in [&report.with, &report.without] {
         assert!(side.most_upstream <= 10, "{side:?}");
@@ -75,6 +80,29 @@ fn the_mice_are_served_and_wait_less_with_fairness_than_without() {
         shown.lines().count() >= 3,
         "a header line and a line each second: {shown}"
     );
+}
+
+#[test]
+fn the_elephant_gets_one_share_of_a_fleet_and_more_of_gateways_with_seats_of_their_own() {
+    let comparison = DemoComparison::Fleet { gateways: 3 };
+    let (report, _) = run_for(comparison, Duration::from_secs(4), pending());
+
+    for side in [&report.with, &report.without] {
+        assert!(side.most_upstream <= 30, "{side:?}");
+        assert!(side.flows.iter().all(|flow| flow.failed == 0), "{side:?}");
+    }
+    let part_of_elephant = |side: &SideFigures| {
+        let all: u64 = side.flows.iter().map(|flow| flow.ok).sum();
+        100 * side.flows[0].ok / all
+    };
+    // A fifth, and 22 of 30 seats.
+    let (with, without) = (
+        part_of_elephant(&report.with),
+        part_of_elephant(&report.without),
+    );
+    assert!((12..=30).contains(&with), "{with} %: {report}");
+    assert!((62..=82).contains(&without), "{without} %: {report}");
+    assert!(report.with.jain > report.without.jain, "{report}");
 }
 
 #[test]
@@ -96,7 +124,11 @@ fn the_command_writes_one_json_object_to_stdout_and_progress_to_stderr() {
 
 #[test]
 fn an_interrupted_run_ends_soon_with_the_results_so_far() {
-    let (report, _) = run_for(Duration::from_secs(3600), ready(()));
+    let (report, _) = run_for(
+        DemoComparison::Fairness,
+        Duration::from_secs(3600),
+        ready(()),
+    );
 
     assert!(report.interrupted);
     assert_eq!(report.measured, Duration::ZERO);

@@ -33,7 +33,9 @@ type Panel struct {
 	// Bounds are where values become bad.
 	Bounds *Bounds
 	// To leads to a board, by its UID. Series of priority levels lead to the board of their level anyway.
-	To      string
+	To string
+	// RowsOf is the label whose values are the rows of a table; without it there is a row for each priority level.
+	RowsOf  string
 	Queries []Query
 }
 
@@ -70,7 +72,7 @@ type Kind string
 const (
 	Lines Kind = "timeseries"
 	Stat  Kind = "stat"
-	// Table has a row for each priority level and a column for each query.
+	// Table has a row for each priority level, or each value of another label, and a column for each query.
 	Table Kind = "table"
 )
 
@@ -99,4 +101,4 @@ const absent = "no data: not scraped, or not a metric of this server"
 // The selector of the board's variables. Expressions have an @ where it belongs.
 const selector = `cluster=~"$cluster", job="$job", instance=~"$instance"`
 
-var boards = []Board{overview, level, health, upstream, evictions}
+var boards = []Board{overview, level, health, upstream, evictions, fleet}

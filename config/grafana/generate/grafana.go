@@ -1,6 +1,9 @@
 package main
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 type object = map[string]any
 
@@ -177,7 +180,7 @@ func (b Board) links(p Panel) []object {
 	}
 	switch {
 	case b.ByLevel:
-	case p.Kind == Table:
+	case p.Kind == Table && p.rowsOf() == "priority_level":
 		links = append(links, object{"title": "This level", "url": "/d/" + level.UID + kept + `&var-level=${__data.fields.Level}`})
 	case strings.Contains(p.Queries[0].Legend, "{{priority_level}}"):
 		links = append(links, object{"title": "This level", "url": "/d/" + level.UID + kept + `&var-level=${__field.labels.priority_level}`})
@@ -205,9 +208,16 @@ func (p Panel) columns() []object {
 	return columns
 }
 
+func (p Panel) rowsOf() string { return cmp.Or(p.RowsOf, "priority_level") }
+
 // joined makes one table of the results, with the titles of the columns.
 func (p Panel) joined() []object {
-	titles, order := object{"priority_level": "Level"}, object{"priority_level": 0}
+	titles, order := object{}, object{}
+	for label, title := range map[string]string{"priority_level": "Level", "server": "Server", "instance": "Gateway"} {
+		if label == p.rowsOf() {
+			titles[label], order[label] = title, 0
+		}
+	}
 	for i, query := range p.Queries {
 		name := "Value #" + refID(i)
 		titles[name], order[name] = query.Legend, i+1

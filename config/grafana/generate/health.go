@@ -27,6 +27,9 @@ var health = Board{
 				About:   "Time since the last policy was applied. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `max by (instance) (fairgate_policy_age_seconds{@})`, Legend: "{{instance}}"}}},
 		}},
+		{Title: "Fleet", Panels: []Panel{
+			cutOff.to("fairgate-fleet"), coordinated.to("fairgate-fleet"), ledgersThere.to("fairgate-fleet"), oldestLedger.to("fairgate-fleet"),
+		}},
 		{Title: "Requests", Panels: []Panel{
 			{Title: "Requests by status", Unit: PerSec, Stacked: true,
 				About:   "Requests each second, by the status of their response.",

@@ -30,6 +30,7 @@ var overview = Board{
 			{Title: "Memory, of its limit (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: nearLimit, To: "fairgate-health",
 				About:   "Resident memory divided by what the process may use, of the gateway where that is most. Beyond the limit the kernel kills it. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `max(process_resident_memory_bytes{@} / (fairgate_memory_limit_bytes{@} > 0))`, Legend: "used"}}},
+			allServers.to("fairgate-fleet"), unevenServers.to("fairgate-fleet"), cutOff.to("fairgate-fleet"), coordinated.to("fairgate-fleet"),
 		}},
 		{Title: "Who", Panels: []Panel{
 			{Title: "Who floods: waiting requests and seats by flow (fairgate)", Unit: Count, Ours: true, Stacked: true,

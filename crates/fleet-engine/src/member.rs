@@ -18,7 +18,7 @@ use fairgate_election::{Leadership, LeaseApi, LeaseCallError, LeaseCandidate};
 use fairgate_fleet::{
     division::FleetDivision,
     gateway::{FleetGateway, GatewayState, Load},
-    identity::{Fence, GatewayRun, KeyRevision},
+    identity::{Epoch, Fence, GatewayRun, KeyRevision},
     records::{FormatError, Report, SeatLedger},
     remote::{Charge, RemoteCharges},
     settings::Settings,
@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use crate::{
     coordination::Coordination,
     engine::{EngineError, FleetEngine, FleetKey, StoreOutcome, StoredRecord},
-    status::{FleetStatus, state_name},
+    status::{FleetStatus, LEDGER_LOST, state_name},
 };
 
 /// How long the last report may take when the gateway stops.
@@ -83,6 +83,9 @@ pub struct FleetMember<E, S> {
     given: Option<(Seats, Seats, bool)>,
     coordination: Coordination,
     remote: RemoteCharges,
+    /// The last ledger that this gateway, or another one by its report, has applied. One that is read later is no older, unless somebody
+    /// has meddled with it.
+    known_epoch: Epoch,
     state: Option<GatewayState>,
     problem: Option<String>,
 }
@@ -108,6 +111,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
                 is_ours: false,
             },
             remote: RemoteCharges::default(),
+            known_epoch: Epoch::default(),
             lease: None,
             given: None,
             state: None,
@@ -159,7 +163,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
     /// One turn. `fence` is that of this gateway's coordinator, if it is elected.
     async fn turn(&mut self, fence: Option<Fence>) {
         self.problem = None;
-        if !self.coordination.is_active(fence) {
+        if !self.coordination.is_active(fence) || self.is_ledger_old() {
             self.read_ledger().await;
         }
         self.give_seats();
@@ -172,6 +176,13 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
 
     fn now(&self) -> Time {
         self.parts.clock.now()
+    }
+
+    /// Whether the coordinator, which knows what it has written, reads the ledger again: somebody may have deleted it.
+    fn is_ledger_old(&self) -> bool {
+        let limit = self.parts.settings.lease / 20;
+        let read = self.parts.status.with(|view| view.ledger_read);
+        read.is_none_or(|read| self.now().since(read) >= limit)
     }
 
     async fn read_ledger(&mut self) {
@@ -201,11 +212,31 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             let charges = self.remote.take(ledger, &self.parts.identity);
             self.parts.seats.charge(charges);
         }
+        self.known_epoch = self.known_epoch.max(self.gateway.epoch());
+        self.note_lost_ledger(ledger.epoch < self.known_epoch);
         self.parts.status.update(|view| {
             view.ledger_read = Some(now);
+            if view.ledger_lost {
+                return;
+            }
             if view.ledger_since.is_none() || view.ledger.epoch != ledger.epoch {
                 view.ledger_since = Some(now);
                 view.ledger = ledger.clone();
+            }
+        });
+    }
+
+    /// Says once that the ledger is lost, and once that it is there again.
+    fn note_lost_ledger(&self, is_lost: bool) {
+        self.parts.status.update(|view| {
+            if view.ledger_lost == is_lost {
+                return;
+            }
+            view.ledger_lost = is_lost;
+            if is_lost {
+                tracing::error!("fleet: {LEDGER_LOST}");
+            } else {
+                tracing::info!("fleet: the ledger is there again");
             }
         });
     }
@@ -361,6 +392,8 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             .into_iter()
             .map(|record| parse_report(&record, &terms));
         let reports: Vec<_> = reports.collect::<Result<_, _>>()?;
+        let epochs = reports.iter().map(|(report, _)| report.epoch);
+        self.known_epoch = epochs.fold(self.known_epoch, Ord::max);
         let now = self.now();
         let Some(proposal) = self
             .coordination

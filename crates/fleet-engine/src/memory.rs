@@ -37,6 +37,11 @@ impl MemoryEngine {
         self.0.is_down.store(is_down, Ordering::Relaxed);
     }
 
+    /// Deletes a key, as somebody does who should not.
+    pub fn delete(&self, key: &FleetKey) {
+        lock(&self.0.keys).records.remove(key);
+    }
+
     /// How long each call takes from now on, half of it before it acts.
     pub fn set_latency(&self, latency: Duration) {
         let millis = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);

@@ -7,6 +7,9 @@ use fairgate_core::{
 };
 use fairgate_fleet::{gateway::GatewayState, records::SeatLedger};
 
+/// What is said when the ledger is lost, and what to do.
+pub const LEDGER_LOST: &str = "the ledger is missing, or older than one that was in force: it was deleted, or restored from a backup; grants stay as they are, and no seat is divided anew; stop all gateways, delete the fleet's records, and start them again";
+
 /// The state of a member of a fleet, as its task last saw it.
 #[derive(Debug, Default)]
 pub struct FleetStatus(Mutex<FleetView>);
@@ -28,6 +31,9 @@ pub struct FleetView {
     pub ledger_read: Option<Time>,
     /// When it first saw this ledger.
     pub ledger_since: Option<Time>,
+    /// Whether the ledger is missing, or older than one that was in force: somebody deleted it, or restored a backup. The
+    /// last one that was in force is then kept as [`Self::ledger`].
+    pub ledger_lost: bool,
     /// Whether this gateway divides the seats.
     pub coordinates: bool,
     /// The seats of all servers.

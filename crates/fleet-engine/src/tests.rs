@@ -24,6 +24,7 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 use crate::{
     conformance::check_engine,
+    engine::FleetKey,
     kubernetes::{KubernetesEngine, ObjectApi},
     member::{FleetMember, MemberSettings, SeatUser},
     memory::MemoryEngine,
@@ -390,6 +391,42 @@ async fn gateways_that_go_by_other_terms_are_not_divided_among() {
         problem.contains("gateway gw-2 has other settings"),
         "{problem}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_gateway_has_read_the_ledger_within_a_second_the_coordinator_too() {
+    let fleet = Fleet::new(3);
+    fleet.pass(60).await;
+    for member in &fleet.members {
+        let view = member.status.view();
+        let age = member.site.clock.now().since(view.ledger_read.unwrap());
+        assert!(age <= Duration::from_secs(1), "{age:?}");
+        assert!(!view.ledger_lost);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_gateways_notice_a_deleted_ledger_and_keep_their_grants() {
+    let mut fleet = Fleet::new(2);
+    fleet.pass(20).await;
+    let grants = fleet.pass(1).await;
+    fleet.engine.delete(&FleetKey::Ledger);
+    assert_eq!(fleet.pass(20).await, grants);
+    for member in &fleet.members {
+        let view = member.status.view();
+        assert!(view.ledger_lost);
+        assert_eq!(view.ledger.entries.len(), 2, "the last one is shown");
+    }
+
+    // Somebody who never saw that ledger learns of it from the reports.
+    fleet.start("gw-2");
+    fleet.pass(5).await;
+    for died in fleet.members.drain(..2) {
+        died.task.abort();
+    }
+    fleet.pass(30).await;
+    let view = fleet.members[0].status.view();
+    assert!(view.coordinates && view.ledger_lost);
 }
 
 /// How long it takes until a gateway has nine tenths of the seats that it can get, over many changes of demand at random moments, for

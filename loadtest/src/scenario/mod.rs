@@ -164,7 +164,9 @@ pub(crate) enum RetryBehavior {
 /// The stand-in for an API server.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamSpec {
-    /// Requests that it executes at once at full speed.
+    /// How many servers there are, at least 1. Each has an equal part of the capacity.
+    pub(crate) servers: u32,
+    /// Requests that they execute at once at full speed, all together.
     pub(crate) capacity: u32,
     /// How much slower each request beyond its capacity makes it; see `upstream::model`.
     pub(crate) degradation: f64,
@@ -230,11 +232,27 @@ pub(crate) enum EventKind {
     /// These policy objects replace those in force.
     Policy(Vec<Value>),
     /// All requests to the stand-in take this many times as long.
-    Slowdown(f64),
+    Slowdown(f64, EventServer),
     /// Whether the stand-in is down: it neither responds nor accepts connections.
-    UpstreamDown(bool),
+    UpstreamDown(bool, EventServer),
     /// The gateway gets SIGTERM, and a new one starts in its place.
     RestartGateway,
+}
+
+/// Which server something happens to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventServer {
+    /// All of them.
+    All,
+    /// The one with this number, from 1.
+    Numbered(u32),
+}
+
+impl UpstreamSpec {
+    /// What each server executes at once at full speed.
+    pub(crate) fn capacity_of_server(&self) -> u32 {
+        (self.capacity / self.servers).max(1)
+    }
 }
 
 impl Scenario {

@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use serde_json::{Map, Value};
 
 use super::{
-    ArrivalProcess, ClientSpec, ConnectionSpec, EventKind, Expectation, GatewaySpec, LoadSpec,
-    ObjectSpec, OpenLoad, RetryBehavior, Scenario, ScenarioEvent, ServiceRule, ServiceSpread,
-    ServiceTime, UpstreamSpec,
+    ArrivalProcess, ClientSpec, ConnectionSpec, EventKind, EventServer, Expectation, GatewaySpec,
+    LoadSpec, ObjectSpec, OpenLoad, RetryBehavior, Scenario, ScenarioEvent, ServiceRule,
+    ServiceSpread, ServiceTime, UpstreamSpec,
     fields::{Fields, ScenarioReader},
     name_of, policy_objects,
     request::request,
@@ -23,6 +23,8 @@ use fairgate_upstream::dial::HttpVersion;
 const API_VERSION: &str = "fairgate.dev/v1alpha1";
 const KIND: &str = "Scenario";
 
+/// The most servers: each is a process.
+const MAX_SERVERS: u32 = 9;
 /// The most users of one client.
 const MAX_USERS: u32 = 10_000;
 
@@ -303,6 +305,7 @@ fn connection(fields: &mut Fields<'_>) -> ConnectionSpec {
 
 fn upstream(fields: &mut Fields<'_>) -> UpstreamSpec {
     UpstreamSpec {
+        servers: fields.get("servers", 1, values::count_from(1)),
         capacity: fields.get("capacity", 10, values::count_from(1)),
         degradation: fields.get("degradation", 0.1, values::factor),
         max_in_flight: fields.get("maxInFlight", 0, values::count_from(0)),
@@ -351,6 +354,13 @@ fn event(fields: &mut Fields<'_>) -> ScenarioEvent {
             .reader
             .error(&path, problem, "write exactly one of them");
     }
+    let has_server = fields.has("server");
+    let server = fields.get("server", 1, values::count_from(1));
+    let server = if has_server {
+        EventServer::Numbered(server)
+    } else {
+        EventServer::All
+    };
     let has_slowdown = fields.has("slowdown");
     let slowdown = fields.get("slowdown", 1.0, values::factor);
     let policy = fields.raw_list("policy");
@@ -361,8 +371,8 @@ fn event(fields: &mut Fields<'_>) -> ScenarioEvent {
     );
     let restart = fields.get("gateway", false, values::keyword(&[("restart", true)]));
     let what = match (has_slowdown, down, restart) {
-        (true, ..) => EventKind::Slowdown(slowdown),
-        (_, Some(down), _) => EventKind::UpstreamDown(down),
+        (true, ..) => EventKind::Slowdown(slowdown, server),
+        (_, Some(down), _) => EventKind::UpstreamDown(down, server),
         (.., true) => EventKind::RestartGateway,
         _ => EventKind::Policy(policy),
     };
@@ -423,9 +433,25 @@ fn check(reader: &mut ScenarioReader, scenario: &Scenario) {
             );
         }
     }
+    check_servers(reader, scenario);
     check_events(reader, scenario);
     check_expectations(reader, scenario, &names);
     check_policy(reader, scenario, &scenario.policy, "policy");
+}
+
+fn check_servers(reader: &mut ScenarioReader, scenario: &Scenario) {
+    let servers = scenario.upstream.servers;
+    if servers > MAX_SERVERS {
+        let problem = format!("{servers} servers are too many for one machine");
+        let remedy = format!("write a number up to {MAX_SERVERS}");
+        reader.error("upstream.servers", problem, remedy);
+    } else if !scenario.upstream.capacity.is_multiple_of(servers) {
+        reader.error(
+            "upstream.capacity",
+            format!("it cannot be divided equally among {servers} servers"),
+            "write a multiple of upstream.servers",
+        );
+    }
 }
 
 fn check_events(reader: &mut ScenarioReader, scenario: &Scenario) {
@@ -436,6 +462,18 @@ fn check_events(reader: &mut ScenarioReader, scenario: &Scenario) {
                 &path,
                 "it is after the end",
                 "choose a time before the duration is over",
+            );
+        }
+        let server = match event.what {
+            EventKind::Slowdown(_, server) | EventKind::UpstreamDown(_, server) => server,
+            EventKind::Policy(_) | EventKind::RestartGateway => EventServer::All,
+        };
+        let servers = scenario.upstream.servers;
+        if matches!(server, EventServer::Numbered(number) if number > servers) {
+            reader.error(
+                &format!("events[{index}].server"),
+                format!("there is no such server: upstream.servers is {servers}"),
+                "write a number from 1 to upstream.servers",
             );
         }
         if let EventKind::Policy(objects) = &event.what {

@@ -87,6 +87,21 @@ fn rules_that_involve_several_keys_are_checked() {
             "events: [{at: 1s}]\nexpect:",
             "it has 0 of policy, slowdown, upstream, gateway",
         ),
+        (
+            "expect:",
+            "events: [{at: 1s, upstream: down, server: 2}]\nexpect:",
+            "there is no such server: upstream.servers is 1",
+        ),
+        (
+            "expect:",
+            "upstream: {servers: 3, capacity: 10}\nexpect:",
+            "it cannot be divided equally among 3 servers",
+        ),
+        (
+            "expect:",
+            "upstream: {servers: 10, capacity: 10}\nexpect:",
+            "10 servers are too many for one machine",
+        ),
         ("- name: mouse", "- name: all", "cannot be a name"),
         (
             "default/pods/a\n",

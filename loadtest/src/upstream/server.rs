@@ -83,7 +83,11 @@ pub(crate) async fn serve(
         control: control.local_addr()?,
     })?;
     let server = Arc::new(StandIn {
-        workers: Workers::start(spec.capacity, spec.degradation, spec.max_in_flight),
+        workers: Workers::start(
+            spec.capacity_of_server(),
+            spec.degradation,
+            spec.max_in_flight,
+        ),
         objects: StandInObjects::new(spec.clone()),
         spec,
         seed: scenario.seed,

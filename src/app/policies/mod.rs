@@ -386,7 +386,7 @@ impl Applier {
         }
     }
 
-    pub(super) fn flow_control(&self) -> &FlowControl {
+    pub(super) fn flow_control(&self) -> &Arc<FlowControl> {
         &self.flow_control
     }
 

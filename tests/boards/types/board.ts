@@ -39,7 +39,7 @@ type Property =
 type Override = { matcher: { id: 'byName'; options: string }; properties: Property[] };
 
 // A column of the results of several queries, by the name that Grafana gives it.
-type Column = 'Time' | 'priority_level' | `Value #${'A' | 'B' | 'C' | 'D' | 'E' | 'F' | 'G' | 'H' | 'I'}`;
+type Column = 'Time' | 'priority_level' | 'server' | 'instance' | `Value #${'A' | 'B' | 'C' | 'D' | 'E' | 'F' | 'G' | 'H' | 'I'}`;
 
 // What makes one table of the results of several queries.
 type Transformation =

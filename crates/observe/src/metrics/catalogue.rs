@@ -466,23 +466,25 @@ metrics! {
         "How long evaluating each admission policy took for a request, with all its bindings and params, whether it let the request pass or not. The metrics of Kubernetes have no policy that passes.";
     ADMISSION_AUDIT_DROPPED: Counter, Count, Alpha, [] = "fairgate_admission_audit_dropped_total",
         "Records of evaluated requests that were neither counted nor written to the audit log (admission.audit), because too many were waiting or the file could not be written.";
-    FLEET_SEATS: Gauge, Seats, Alpha, [] = "fairgate_fleet_seats",
+    FLEET_SEATS: Gauge, Seats, Alpha, ["fleet"] = "fairgate_fleet_seats",
         "Seats that this gateway may use of those that its fleet shares (fleet.engine): its grant, or isolatedSeats while it is cut off.";
-    FLEET_HELD_SEATS: Gauge, Seats, Alpha, [] = "fairgate_fleet_held_seats",
+    FLEET_HELD_SEATS: Gauge, Seats, Alpha, ["fleet"] = "fairgate_fleet_held_seats",
         "Seats that this gateway holds: those within the limits of its levels, and those still in use beyond them. Exempt levels do not count.";
-    FLEET_ISOLATED: Gauge, Boolean, Alpha, [] = "fairgate_fleet_isolated",
+    FLEET_ISOLATED: Gauge, Boolean, Alpha, ["fleet"] = "fairgate_fleet_isolated",
         "1 while this gateway has no grant, because it is cut off from its fleet or another gateway has the same name.";
-    FLEET_COORDINATOR: Gauge, Boolean, Alpha, [] = "fairgate_fleet_coordinator",
+    FLEET_COORDINATOR: Gauge, Boolean, Alpha, ["fleet"] = "fairgate_fleet_coordinator",
         "1 while this gateway divides the seats of its fleet, 0 while another one does.";
-    FLEET_EPOCH: Gauge, Count, Alpha, [] = "fairgate_fleet_ledger_epoch",
+    FLEET_EPOCH: Gauge, Count, Alpha, ["fleet"] = "fairgate_fleet_ledger_epoch",
         "Number of the last ledger of the fleet that this gateway has read.";
-    FLEET_LEDGER_AGE: Gauge, Seconds, Alpha, [] = "fairgate_fleet_ledger_age_seconds",
+    FLEET_LEDGER_AGE: Gauge, Seconds, Alpha, ["fleet"] = "fairgate_fleet_ledger_age_seconds",
         "Time since this gateway has read the ledger of its fleet, changed or not; 0 before the first time.";
-    FLEET_REPORTS: Counter, Count, Alpha, [] = "fairgate_fleet_reports_total",
+    FLEET_LEDGER_LOST: Gauge, Boolean, Alpha, ["fleet"] = "fairgate_fleet_ledger_lost",
+        "1 while the ledger of the fleet is missing, or older than one that was in force: it was deleted, or restored from a backup. No seat is divided anew then.";
+    FLEET_REPORTS: Counter, Count, Alpha, ["fleet"] = "fairgate_fleet_reports_total",
         "Reports to its fleet that this gateway has stored.";
-    FLEET_LEDGERS: Counter, Count, Alpha, [] = "fairgate_fleet_ledgers_total",
+    FLEET_LEDGERS: Counter, Count, Alpha, ["fleet"] = "fairgate_fleet_ledgers_total",
         "Ledgers that this gateway has written as the coordinator of its fleet.";
-    FLEET_FAILED_CALLS: Counter, Count, Alpha, [] = "fairgate_fleet_failed_calls_total",
+    FLEET_FAILED_CALLS: Counter, Count, Alpha, ["fleet"] = "fairgate_fleet_failed_calls_total",
         "Reads and writes of the fleet's reports and ledger that failed, timed out, or returned what cannot be used.";
     DISRUPTION_LEADER: Gauge, Boolean, Alpha, [] = "fairgate_disruption_controller_leader",
         "1 while this gateway runs the disruption controller (eviction.controller), 0 while another one does.";

@@ -296,10 +296,11 @@ impl GatewayMetrics {
     pub fn observe_labelled_counter(
         &self,
         metric: &MetricDef,
-        (label, value): (&'static str, &'static str),
+        (label, value): (&'static str, impl Into<SharedString>),
         read: impl Fn() -> u64 + Send + Sync + 'static,
     ) {
-        let counter = self.labelled_counter(metric, label, value);
+        let value = value.into();
+        let counter = with_local_recorder(&self.recorder, || counter!(metric.name, label => value));
         lock(&self.observed).push(Observed::Counter(counter, Box::new(read)));
     }
 
