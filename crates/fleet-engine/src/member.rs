@@ -103,9 +103,13 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
     /// A member that does nothing yet; see [`Self::run`]. Flow control has no seat until then.
     pub fn new(parts: MemberSettings<E, S>) -> Self {
         let identity = parts.identity.clone();
+        // A turn may write although the one before did so a little later in its interval, as calls take time.
+        let mut settings = parts.settings.clone();
+        settings.report_interval = settings.report_interval * 3 / 4;
+        settings.ledger_interval = settings.ledger_interval * 3 / 4;
         Self {
-            gateway: FleetGateway::new(parts.settings.clone(), identity, parts.started),
-            coordination: Coordination::new(parts.settings.clone()),
+            gateway: FleetGateway::new(settings.clone(), identity, parts.started),
+            coordination: Coordination::new(settings),
             own_key: OwnKey {
                 revision: None,
                 is_ours: false,

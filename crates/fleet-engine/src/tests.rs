@@ -432,7 +432,9 @@ async fn all_gateways_notice_a_deleted_ledger_and_keep_their_grants() {
 /// How long it takes until a gateway has nine tenths of the seats that it can get, over many changes of demand at random moments, for
 /// gateways that act so often and an engine that takes so long to answer: sorted.
 async fn times_to_follow(interval: Duration, latency: Duration) -> Vec<Duration> {
-    let mut random = fairgate_testkit::random::seeded();
+    // Always the same, as bounds on a median of random moments are no bounds of each seed.
+    let seed = fairgate_testkit::random::given_seed().unwrap_or(1);
+    let mut random = fairgate_testkit::random::Random::seeded(seed);
     let mut times = Vec::new();
     for _ in 0..8 {
         let mut fleet = Fleet::new(0);
