@@ -109,18 +109,12 @@ impl ControlTasks {
         if let Some(disruption) = self.disruption {
             disruption.start(&self.telemetry, gateway);
         }
+        let servers = self.servers.as_ref().map(ServersInUse::servers).cloned();
         if let Some(fleet) = fleet {
-            let servers = self
-                .servers
-                .as_ref()
-                .map(|servers| Arc::clone(servers.servers()));
-            fleet.start(&self.telemetry, gateway, applier.clone(), servers);
+            fleet.start(&self.telemetry, gateway, applier.clone(), servers.clone());
         }
-        let nudge = self
-            .policies
-            .source
-            .as_ref()
-            .and_then(ConfiguredSource::nudge);
+        let source = self.policies.source.as_ref();
+        let nudge = source.and_then(ConfiguredSource::nudge);
         let (source, name) = (self.policies.source, self.policies.source_name);
         let following =
             source.map(|source| tasks::spawn(&control, follow(source, name, applier.clone())));
@@ -130,7 +124,7 @@ impl ControlTasks {
             path: self.path,
             rules: self.rules,
             reviews: self.reviews,
-            servers: self.servers.map(|servers| Arc::clone(servers.servers())),
+            servers,
             applier,
             nudge,
             following,

@@ -30,7 +30,7 @@ const SMALL_FLEET: u32 = 30;
 /// One of the engines.
 pub(super) enum ConfiguredEngine {
     /// Objects of the upstream.
-    Kubernetes(KubernetesEngine<UpstreamObjects>),
+    Kubernetes(KubernetesEngine<UpstreamLeases>),
     /// Keys of an etcd.
     #[cfg(feature = "etcd")]
     Etcd(EtcdEngine),
@@ -48,7 +48,7 @@ impl ConfiguredEngine {
             Some(FleetEngineConfig::Kubernetes { namespace }) => {
                 let calls = UpstreamCalls::new(clients.reviews.clone(), clock.clone());
                 let (namespace, name) = (namespace.clone(), fleet.name.clone());
-                let engine = KubernetesEngine::new(UpstreamObjects(calls), namespace, name);
+                let engine = KubernetesEngine::new(UpstreamLeases(calls), namespace, name);
                 Ok(Some(Self::Kubernetes(engine)))
             }
             #[cfg(feature = "etcd")]
@@ -127,10 +127,10 @@ impl FleetEngine for ConfiguredEngine {
     }
 }
 
-/// The upstream's objects.
-pub(super) struct UpstreamObjects(UpstreamCalls);
+/// The upstream's leases, and the secret with the hash key.
+pub(super) struct UpstreamLeases(UpstreamCalls);
 
-impl ObjectApi for UpstreamObjects {
+impl ObjectApi for UpstreamLeases {
     async fn call(
         &self,
         method: Method,

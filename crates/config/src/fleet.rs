@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fairgate_core::apf::Seats;
 
-use crate::config::EtcdConfig;
+use crate::etcd::EtcdConfig;
 
 /// Several gateways that share `flowControl.totalSeats`.
 #[derive(Clone, Debug)]

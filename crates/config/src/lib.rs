@@ -16,6 +16,7 @@ mod certificate_validity;
 mod changes;
 mod config;
 mod error;
+mod etcd;
 mod file_version;
 mod fleet;
 mod invalid_value;
@@ -36,13 +37,14 @@ pub use bearer_token::BearerTokenFile;
 pub use certificate_validity::{CertificateProblem, CertificateUse, CertificateValidity};
 pub use config::{
     AdminConfig, AnonymousConfig, AuthenticationConfig, Config, DisruptionControllerMode,
-    DrainConfig, EnforcementConfig, EtcdConfig, EvictionConfig, EvictionWaitConfig,
-    FlowControlConfig, GatewayMode, HostedApiConfig, HostedQuotaConfig, LimitsConfig, ListenConfig,
-    LogConfig, LogFormat, LogLevel, ObjectQuota, ProtocolConfig, RequestHeaderConfig,
-    SecureAdminConfig, ServerConfig, SpreadConfig, StoreConfig, TimeoutsConfig, TokenFileConfig,
-    TokenReviewConfig, UpstreamConfig, UpstreamIdentityConfig,
+    DrainConfig, EnforcementConfig, EvictionConfig, EvictionWaitConfig, FlowControlConfig,
+    GatewayMode, HostedApiConfig, HostedQuotaConfig, LimitsConfig, ListenConfig, LogConfig,
+    LogFormat, LogLevel, ObjectQuota, ProtocolConfig, RequestHeaderConfig, SecureAdminConfig,
+    ServerConfig, SpreadConfig, StoreConfig, TimeoutsConfig, TokenFileConfig, TokenReviewConfig,
+    UpstreamConfig, UpstreamIdentityConfig,
 };
 pub use error::ConfigError;
+pub use etcd::EtcdConfig;
 pub use fairgate_disruption::EvictionMode;
 pub use file_version::{FileDigest, FileVersion, file_digest};
 pub use fleet::{FleetConfig, FleetEngineConfig, FleetReclaim};

@@ -109,7 +109,7 @@ async fn seats_follow_demand_while_a_member_of_etcd_is_away() {
     }
     clients.iter().for_each(JoinHandle::abort);
     println!("FLEET ON ETCD demand moved (round, member away, after): {moved:?}");
-    let most = server.most.load(Ordering::SeqCst);
+    let most = server.executing.most();
     assert!(most <= LIMIT, "{most} requests executed at a time");
 }
 

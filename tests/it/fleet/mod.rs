@@ -3,6 +3,8 @@
 
 #[cfg(feature = "etcd")]
 mod etcd;
+mod replacing;
+mod stand_in;
 
 use std::{
     collections::BTreeMap,
@@ -15,19 +17,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use fairgate::{app, config::Config, observe::GatewayMetrics};
-use fairgate_testkit::{leases::LeaseTable, relay::TcpRelay};
-use http::{Request, Response, StatusCode, header::AUTHORIZATION};
-use http_body_util::BodyExt as _;
-use hyper::{body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
+use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, task::JoinHandle};
+use tokio::task::JoinHandle;
 
+use self::stand_in::{Door, Executing, Server};
 use crate::{
     client::{HANG, TestClient, body_text, soon},
-    upstream::{Speaks, TestReply, TestUpstream, full},
+    upstream::full,
 };
 
 /// L.
@@ -37,163 +35,6 @@ const FLOOR: usize = 1;
 /// How long a request takes at the server.
 const SERVICE: Duration = Duration::from_millis(40);
 const WORK: &str = "/api/v1/namespaces/default/pods/work";
-
-/// Counts what executes.
-#[derive(Default)]
-struct Executing {
-    now: AtomicUsize,
-    most: AtomicUsize,
-}
-
-impl Executing {
-    fn begin(&self) {
-        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most.fetch_max(now, Ordering::SeqCst);
-    }
-
-    fn end(&self) {
-        self.now.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    /// How much executed at a time at most.
-    fn most(&self) -> usize {
-        self.most.load(Ordering::SeqCst)
-    }
-}
-
-/// What all doors of the server have in common.
-#[derive(Default)]
-struct Server {
-    /// Its seats, if there are several servers.
-    seats: usize,
-    /// The members of the etcd of the fleet; without, the fleet uses leases.
-    etcd: Vec<SocketAddr>,
-    objects: Arc<LeaseTable>,
-    executing: Executing,
-    /// What executes at all servers of the fleet, if there are several.
-    together: Arc<Executing>,
-    /// Requests that were served, by user.
-    served: Mutex<BTreeMap<String, usize>>,
-    /// How often each request with a query was executed.
-    ran: Mutex<BTreeMap<String, usize>>,
-}
-
-/// One gateway's way to the server and to the records of the fleet, which can be closed for these.
-struct Door {
-    upstream: TestUpstream,
-    is_closed: Arc<AtomicBool>,
-    /// Its ways to the members of the etcd.
-    etcd: Vec<TcpRelay>,
-}
-
-impl Door {
-    /// From now on, no record of the fleet is read or written.
-    fn close(&self) {
-        self.is_closed.store(true, Ordering::SeqCst);
-        self.etcd.iter().for_each(TcpRelay::cut);
-    }
-
-    fn open(&self) {
-        self.is_closed.store(false, Ordering::SeqCst);
-        self.etcd.iter().for_each(TcpRelay::mend);
-    }
-
-    /// The engine of the gateway's fleet, and its settings.
-    fn fleet(&self, gateway: &str) -> Value {
-        let mut fleet = json!({
-            "engine": "kubernetes", "gateway": gateway, "isolatedSeats": FLOOR,
-            // The servers end requests sooner than they have to.
-            "reclaim": "prompt",
-        });
-        if !self.etcd.is_empty() {
-            let endpoints = self
-                .etcd
-                .iter()
-                .map(|way| format!("http://{}", way.address));
-            fleet["engine"] = json!("etcd");
-            fleet["etcd"] = json!({"endpoints": endpoints.collect::<Vec<_>>()});
-        }
-        fleet
-    }
-}
-
-impl Server {
-    async fn door(self: &Arc<Self>) -> Door {
-        let server = Arc::clone(self);
-        let is_closed = Arc::<AtomicBool>::default();
-        let closed = Arc::clone(&is_closed);
-        let upstream = TestUpstream::start(Speaks::Http1, move |request| {
-            let (server, closed) = (Arc::clone(&server), Arc::clone(&closed));
-            async move {
-                if request.uri().path() == WORK {
-                    return server.work(&request).await;
-                }
-                if closed.load(Ordering::SeqCst) {
-                    return status(503, &json!({"message": "closed"}));
-                }
-                server.keep_object(request).await
-            }
-        });
-        let mut etcd = Vec::new();
-        for member in &self.etcd {
-            etcd.push(TcpRelay::to(*member).await);
-        }
-        Door {
-            upstream,
-            is_closed,
-            etcd,
-        }
-    }
-
-    /// Executes a request. It goes on when the connection is closed.
-    async fn work(self: &Arc<Self>, request: &Request<Incoming>) -> TestReply {
-        let user = request.headers().get("impersonate-user");
-        let user = user.map_or("", |user| user.to_str().unwrap()).to_owned();
-        if let Some(query) = request.uri().query() {
-            *self
-                .ran
-                .lock()
-                .unwrap()
-                .entry(query.to_owned())
-                .or_default() += 1;
-        }
-        let server = Arc::clone(self);
-        let executes = tokio::spawn(async move {
-            server.executing.begin();
-            server.together.begin();
-            tokio::time::sleep(SERVICE).await;
-            server.executing.end();
-            server.together.end();
-            *server.served.lock().unwrap().entry(user).or_default() += 1;
-        });
-        executes.await.unwrap();
-        status(200, &json!({"kind": "Pod"}))
-    }
-
-    async fn keep_object(&self, request: Request<Incoming>) -> TestReply {
-        let method = request.method().to_string();
-        let target = request.uri().path_and_query().unwrap().to_string();
-        let body = request.into_body().collect().await.unwrap().to_bytes();
-        let body: Option<Value> = serde_json::from_slice(&body).ok();
-        let is_kept = target.contains("/leases") || target.contains("/secrets");
-        if !is_kept {
-            return status(404, &json!({"message": "nothing else is here"}));
-        }
-        let (code, object) = self.objects.call(&method, &target, body.as_ref());
-        status(code, &object)
-    }
-
-    fn served_by_user(&self) -> BTreeMap<String, usize> {
-        self.served.lock().unwrap().clone()
-    }
-}
-
-fn status(code: u16, body: &Value) -> TestReply {
-    let response = Response::builder()
-        .status(StatusCode::from_u16(code).unwrap())
-        .header("content-type", "application/json");
-    response.body(full(Bytes::from(body.to_string()))).unwrap()
-}
 
 /// A gateway, its ways to the servers, and its files.
 struct Member {
@@ -579,84 +420,4 @@ async fn three_gateways_share_the_seats_of_each_of_three_servers() {
             "{most} executed at a server of {seats}"
         );
     }
-}
-
-/// Sends numbered requests, each to one gateway after the other until one answers 200, as a load balancer does with gateways that refuse or
-/// close a connection.
-async fn send_numbered(gateways: Arc<Mutex<Vec<SocketAddr>>>, of: usize, ends: Arc<AtomicBool>) {
-    let mut number = 0;
-    while !ends.load(Ordering::SeqCst) {
-        let path = format!("{WORK}?of={of}&number={number}");
-        number += 1;
-        let mut turn = of;
-        while !is_served(&gateways, turn, &path).await {
-            turn += 1;
-        }
-    }
-}
-
-/// Whether the gateway whose turn it is answers with 200.
-async fn is_served(gateways: &Mutex<Vec<SocketAddr>>, turn: usize, path: &str) -> bool {
-    let address = {
-        let gateways = gateways.lock().unwrap();
-        gateways[turn % gateways.len()]
-    };
-    let Ok(stream) = TcpStream::connect(address).await else {
-        return false;
-    };
-    let Ok((mut sender, connection)) = http1::handshake(TokioIo::new(stream)).await else {
-        return false;
-    };
-    let connection = tokio::spawn(connection);
-    let request = Request::get(path).header(AUTHORIZATION, "Bearer alice-token");
-    let request = request.header("host", "gateway").body(full("")).unwrap();
-    let answer = sender.send_request(request).await;
-    let is_ok = matches!(&answer, Ok(response) if response.status() == 200);
-    drop((answer, sender));
-    connection.abort();
-    is_ok
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn gateways_that_are_replaced_one_after_the_other_lose_no_request() {
-    let server = Arc::<Server>::default();
-    let mut members = three(&server).await;
-    until_seats(&members, is_even).await;
-    let addresses = members.iter().map(|member| member.running().address());
-    let addresses = Arc::new(Mutex::new(addresses.collect::<Vec<_>>()));
-    let ends = Arc::<AtomicBool>::default();
-    let clients: Vec<_> = (0..2 * LIMIT)
-        .map(|of| {
-            let (addresses, ends) = (Arc::clone(&addresses), Arc::clone(&ends));
-            tokio::spawn(send_numbered(addresses, of, ends))
-        })
-        .collect();
-    let served = || server.served_by_user().values().sum::<usize>();
-    for (index, name) in ["gw-a", "gw-b", "gw-c"].into_iter().enumerate() {
-        let before = served();
-        let running = members[index].running.take().unwrap();
-        tokio::task::spawn_blocking(|| running.shut_down())
-            .await
-            .unwrap();
-        members[index] = Member::start(std::slice::from_ref(&server), name).await;
-        addresses.lock().unwrap()[index] = members[index].running().address();
-        until_seats(&members, is_even).await;
-        soon(async {
-            while served() < before + 5 * LIMIT {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
-    }
-    ends.store(true, Ordering::SeqCst);
-    for client in clients {
-        soon(client).await.unwrap();
-    }
-    let ran = server.ran.lock().unwrap();
-    assert!(ran.len() > 15 * LIMIT, "{} requests ran", ran.len());
-    // A request that had run and was not answered would have been sent again.
-    let twice: Vec<_> = ran.iter().filter(|(_, times)| **times != 1).collect();
-    assert!(twice.is_empty(), "{twice:?}");
-    let most = server.executing.most();
-    assert!(most <= LIMIT, "{most} requests executed at a time");
 }

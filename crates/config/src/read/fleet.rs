@@ -4,7 +4,8 @@ use fairgate_core::apf::policy::Semantics;
 
 use super::store::{WITHOUT_ETCD, etcd_client};
 use crate::{
-    config::{Config, EnforcementConfig, EtcdConfig, StoreConfig},
+    config::{Config, EnforcementConfig, StoreConfig},
+    etcd::EtcdConfig,
     fleet::{FleetConfig, FleetEngineConfig, FleetReclaim, is_record_name},
     section::{ConfigReader, ConfigSection},
     values::Keyword,

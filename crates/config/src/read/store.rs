@@ -6,9 +6,8 @@ use serde_json::Value;
 
 use super::pem_files;
 use crate::{
-    config::{
-        EtcdConfig, GatewayMode, HostedApiConfig, HostedQuotaConfig, ObjectQuota, StoreConfig,
-    },
+    config::{GatewayMode, HostedApiConfig, HostedQuotaConfig, ObjectQuota, StoreConfig},
+    etcd::EtcdConfig,
     pem,
     secret::Secret,
     section::ConfigSection,
