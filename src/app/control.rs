@@ -13,11 +13,12 @@ use super::{
     admission::{AdmissionPolicies, type_checks},
     evictions::disruption::Disruption,
     fleet::Fleet,
+    followed_files,
     hosted_api::HostedApi,
     object_counts,
     policies::{Applier, ConfiguredSource, Policies, follow},
     reload::Reload,
-    renewals::{Renewals, followed_certificate, followed_files},
+    renewals::{Renewals, followed_certificate},
     runtimes::Gateway,
     secure_admin::SecureAdmin,
     settings::{self, UpstreamClients},
@@ -68,7 +69,9 @@ impl ControlTasks {
     pub(super) fn start(mut self, gateway: &mut Gateway) -> Result<AdminAddresses, ServeError> {
         let control = gateway.control();
         let _inside = control.enter();
-        let fleet = Fleet::new(&self.config, &self.clients, &self.clock)?;
+        let mut fleet = Fleet::new(&self.config, &self.clients, &self.clock)?;
+        let of_fleet = fleet.as_mut().and_then(|fleet| fleet.files.take());
+        self.renewals = self.renewals.with(of_fleet);
         // Before anything is announced: until a handler is installed, SIGHUP ends the process.
         let hangup = signal(SignalKind::hangup())?;
         let mut checks = self.checks_of_policies(gateway);

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::{
     fleet_engine::{ConfiguredEngine, report_interval},
+    followed_files::FollowedFiles,
     policies::Applier,
     runtimes::Gateway,
     settings::{self, UpstreamClients, settings_error::SettingsError},
@@ -65,6 +66,8 @@ pub(super) struct Fleet {
     clock: Clock,
     status: Arc<FleetStatus>,
     engine: Arc<ConfiguredEngine>,
+    /// The files whose renewed contents the engine uses.
+    pub(super) files: Option<FollowedFiles>,
 }
 
 impl Fleet {
@@ -76,7 +79,7 @@ impl Fleet {
         clock: &Clock,
     ) -> Result<Option<Self>, SettingsError> {
         let fleet = &config.fleet;
-        let Some(engine) = ConfiguredEngine::new(fleet, clients, clock)? else {
+        let Some((engine, files)) = ConfiguredEngine::new(fleet, clients, clock)? else {
             return Ok(None);
         };
         let gateway = fleet.gateway.clone().unwrap_or_else(host_name);
@@ -91,6 +94,7 @@ impl Fleet {
             clock: clock.clone(),
             status: Arc::default(),
             engine: Arc::new(engine),
+            files,
         }))
     }
 

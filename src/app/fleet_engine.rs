@@ -5,7 +5,10 @@ use std::time::Duration;
 use http::Method;
 use serde_json::Value;
 
-use super::settings::{UpstreamClients, settings_error::SettingsError};
+use super::{
+    followed_files::FollowedFiles,
+    settings::{UpstreamClients, settings_error::SettingsError},
+};
 use fairgate_base::clock::Clock;
 use fairgate_config::{FleetConfig, FleetEngineConfig};
 use fairgate_disruption_controller::UpstreamCalls;
@@ -37,19 +40,20 @@ pub(super) enum ConfiguredEngine {
 }
 
 impl ConfiguredEngine {
-    /// The engine of this fleet, if there is one. Must be called within the control runtime.
+    /// The engine of this fleet, if there is one, and the files whose renewed contents it uses. Must be called within the control
+    /// runtime.
     pub(super) fn new(
         fleet: &FleetConfig,
         clients: &UpstreamClients,
         clock: &Clock,
-    ) -> Result<Option<Self>, SettingsError> {
+    ) -> Result<Option<(Self, Option<FollowedFiles>)>, SettingsError> {
         match &fleet.engine {
             None => Ok(None),
             Some(FleetEngineConfig::Kubernetes { namespace }) => {
                 let calls = UpstreamCalls::new(clients.reviews.clone(), clock.clone());
                 let (namespace, name) = (namespace.clone(), fleet.name.clone());
                 let engine = KubernetesEngine::new(UpstreamLeases(calls), namespace, name);
-                Ok(Some(Self::Kubernetes(engine)))
+                Ok(Some((Self::Kubernetes(engine), None)))
             }
             #[cfg(feature = "etcd")]
             Some(FleetEngineConfig::Etcd(etcd)) => {
@@ -57,7 +61,9 @@ impl ConfiguredEngine {
                 settings.prefix = format!("{}/{}", settings.prefix, fleet.name);
                 let records = fairgate_store::etcd::EtcdRecords::start(&settings);
                 let records = records.map_err(SettingsError::FleetEngine)?;
-                Ok(Some(Self::Etcd(EtcdEngine::new(records))))
+                let connections = records.connections();
+                let files = super::settings::etcd::followed_files("fleet.etcd", etcd, connections);
+                Ok(Some((Self::Etcd(EtcdEngine::new(records)), files)))
             }
             // Validation of the configuration refuses this earlier.
             #[cfg(not(feature = "etcd"))]

@@ -7,6 +7,7 @@ use tokio::runtime::Runtime;
 use super::{
     ServeError, access_reviews,
     admission::{UpstreamAdmission, admission_recorder::LoggingRecorder, type_checks},
+    followed_files::FollowedFiles,
     hosted_api::{self, HostedApi, namespaces::UpstreamNamespaces},
     settings::UpstreamClients,
 };
@@ -16,8 +17,8 @@ use fairgate_call::ResponseMemory;
 use fairgate_config::{Config, GatewayMode};
 use fairgate_observe::{GatewayMetrics, catalogue};
 
-/// What requests are evaluated by in front of an upstream, and the hosted API; each if this gateway has it. And the memory for
-/// responses that the gateway makes itself.
+/// What requests are evaluated by in front of an upstream, and the hosted API; each if this gateway has it. Also the memory for
+/// responses that the gateway makes itself, and the files whose renewed contents the store uses.
 ///
 /// # Errors
 ///
@@ -33,8 +34,8 @@ pub(super) fn open(
     let evaluating = UpstreamAdmission::new(config, clients, clock, metrics, control.handle())?;
     let reached = (clients, evaluating.as_ref());
     let with = (control, &responses);
-    let hosting = open_api(config, reached, clock, metrics, with)?;
-    Ok((evaluating, hosting, responses))
+    let (hosting, files) = open_api(config, reached, clock, metrics, with)?;
+    Ok((evaluating, hosting, responses, files))
 }
 
 /// See [`open`].
@@ -42,6 +43,7 @@ type Opened = (
     Option<UpstreamAdmission>,
     Option<HostedApi>,
     Arc<ResponseMemory>,
+    Option<FollowedFiles>,
 );
 
 /// The memory for responses that the gateway makes itself, and its metrics.
@@ -66,12 +68,12 @@ fn open_api(
     clock: &Clock,
     metrics: &Arc<GatewayMetrics>,
     (control, responses): (&Runtime, &Arc<ResponseMemory>),
-) -> Result<Option<HostedApi>, ServeError> {
+) -> Result<(Option<HostedApi>, Option<FollowedFiles>), ServeError> {
     if !config.mode.hosts() {
-        return Ok(None);
+        return Ok((None, None));
     }
     let _inside = control.enter();
-    let store = hosted_api::open_store(config, clock)?;
+    let (store, files) = hosted_api::open_store(config, clock)?;
     let access = match config.mode {
         GatewayMode::Overlay => Some(access_reviews::reviews(
             config,
@@ -108,5 +110,5 @@ fn open_api(
     hosting
         .check_against(|| type_checks::kinds(config, evaluating, clients, clock, control.handle()));
     control.block_on(hosting.prepare());
-    Ok(Some(hosting))
+    Ok((Some(hosting), files))
 }

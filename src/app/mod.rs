@@ -15,6 +15,7 @@ mod event_metrics;
 mod evictions;
 mod fleet;
 mod fleet_engine;
+mod followed_files;
 mod hosted_api;
 mod hosting;
 mod object_counts;
@@ -30,7 +31,7 @@ mod upstream_access;
 use std::{net::SocketAddr, path::PathBuf, rc::Rc, sync::Arc};
 
 use arc_swap::ArcSwap;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tower::{
     Layer, Service,
     layer::util::{Identity, Stack},
@@ -176,10 +177,10 @@ where
     let (runtime, control) = runtimes.control();
     let upstream = UpstreamAccess::new(&config, &clock, runtime)?;
     let clients = upstream.clients;
-    let (forwarded, hosting, memory) = hosting::open(&config, &clients, &clock, &metrics, runtime)?;
+    let (forwarded, hosting, memory, store_files) =
+        hosting::open(&config, &clients, &clock, &metrics, runtime)?;
     let from = policies_from(&config, hosting.as_ref(), &clients, &clock);
-    let loaded = load_policies(&config, hash_key, from, &clock, &metrics);
-    let (policies, policy) = runtime.block_on(loaded)?;
+    let (policies, policy) = load_policies(runtime, &config, hash_key, from, &clock, &metrics)?;
     let flow_control = new_flow_control(&config, policy, &clock);
     let telemetry = new_telemetry(&config, &flow_control, &clock, metrics);
     let access = ClientAccess::new(&config, &clients, &clock, &telemetry, control)?;
@@ -215,7 +216,7 @@ where
         policies,
         hosting,
         admission,
-        renewals,
+        renewals: renewals.with(store_files),
         clients,
         telemetry,
         hash_key,
@@ -232,20 +233,21 @@ where
 }
 
 /// Loads the first policy, and reports its findings.
-async fn load_policies(
+fn load_policies(
+    runtime: &Runtime,
     config: &Config,
     hash_key: [u8; 16],
     from: ObjectsFrom<'_>,
     clock: &Clock,
     metrics: &GatewayMetrics,
 ) -> Result<(Policies, Policy), ServeError> {
-    let loaded = Policies::load(config, hash_key, from, clock).await;
+    let loaded = runtime.block_on(Policies::load(config, hash_key, from, clock));
     let (mut policies, compiled) = loaded.map_err(ServeError::Policies)?;
     if policies.is_refused() {
         metrics.policy_rejected();
     }
     metrics.policy_applied(clock.now(), compiled.findings.len());
-    policies.report_first(&compiled.findings).await;
+    runtime.block_on(policies.report_first(&compiled.findings));
     Ok((policies, compiled.policy))
 }
 

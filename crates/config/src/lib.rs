@@ -44,7 +44,7 @@ pub use config::{
     UpstreamConfig, UpstreamIdentityConfig,
 };
 pub use error::ConfigError;
-pub use etcd::EtcdConfig;
+pub use etcd::{ClientPem, EtcdConfig, EtcdFiles};
 pub use fairgate_disruption::EvictionMode;
 pub use file_version::{FileDigest, FileVersion, file_digest};
 pub use fleet::{FleetConfig, FleetEngineConfig, FleetReclaim};

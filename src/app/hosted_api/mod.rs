@@ -22,7 +22,7 @@ use self::{
     followed_budgets::FollowedBudgets, followed_namespaces::NamespaceFollower,
     hosted_budgets::HostedBudgets, stored_objects::StoredObjects,
 };
-use super::throttle::Throttle;
+use super::{followed_files::FollowedFiles, throttle::Throttle};
 use fairgate_admission::kinds::{ADMISSION_KINDS, VALIDATING_ADMISSION_POLICY};
 use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
 use fairgate_apiserver::{
@@ -65,10 +65,13 @@ const DEGRADED_START_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often the health of the store is checked during that wait.
 const HEALTH_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// A store, and the files whose renewed contents it uses.
+type OpenedStore = (Arc<dyn Store>, Option<FollowedFiles>);
+
 /// Opens the configured store. Must be called within the control runtime.
-pub(super) fn open_store(config: &Config, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
+pub(super) fn open_store(config: &Config, clock: &Clock) -> Result<OpenedStore, StoreError> {
     match &config.store {
-        config::StoreConfig::Local { path } => Ok(Arc::new(open_local(path, clock)?)),
+        config::StoreConfig::Local { path } => Ok((Arc::new(open_local(path, clock)?), None)),
         config::StoreConfig::Etcd(etcd) => open_etcd(etcd, clock),
     }
 }
@@ -82,14 +85,16 @@ fn open_local(path: &Path, clock: &Clock) -> Result<local::LocalStore, StoreErro
 }
 
 #[cfg(feature = "etcd")]
-fn open_etcd(settings: &config::EtcdConfig, clock: &Clock) -> Result<Arc<dyn Store>, StoreError> {
+fn open_etcd(config: &config::EtcdConfig, clock: &Clock) -> Result<OpenedStore, StoreError> {
+    use super::settings::etcd::{etcd_settings, followed_files};
     use fairgate_store::etcd::EtcdStore;
-    let settings = super::settings::etcd::etcd_settings(settings);
-    Ok(Arc::new(EtcdStore::start(&settings, clock.clone())?))
+    let store = EtcdStore::start(&etcd_settings(config), clock.clone())?;
+    let files = followed_files("store.etcd", config, store.connections());
+    Ok((Arc::new(store), files))
 }
 
 #[cfg(not(feature = "etcd"))]
-fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<Arc<dyn Store>, StoreError> {
+fn open_etcd(_: &config::EtcdConfig, _: &Clock) -> Result<OpenedStore, StoreError> {
     Err(super::settings::without_etcd())
 }
 

@@ -1,15 +1,14 @@
 //! Certificates, keys and tokens that are renewed in their files while the gateway runs.
 //!
 //! New connections use renewed certificates; connections that are open stay open.
+//!
+//! Not here: those for an etcd (`settings::etcd`), which are followed with these.
 
 pub(super) mod followed_certificate;
-pub(super) mod followed_files;
 
-use self::{
-    followed_certificate::{CertificateRole, FollowedCertificate},
-    followed_files::FollowedFiles,
-};
+use self::followed_certificate::{CertificateRole, FollowedCertificate};
 use super::{
+    followed_files::FollowedFiles,
     secure_admin::SecureAdmin,
     settings::{self, identity::UpstreamCredential},
 };
@@ -93,6 +92,14 @@ impl Renewals {
         let token = token.map(|token| token_file(token, credential.clone()));
         renewals.files.extend(token);
         renewals
+    }
+}
+
+impl Renewals {
+    /// The same, and more files.
+    pub(super) fn with(mut self, files: Option<FollowedFiles>) -> Self {
+        self.files.extend(files);
+        self
     }
 }
 

@@ -11,7 +11,10 @@ use super::{
     conformance, enforcement, policies, watching,
 };
 use crate::client::soon;
-use fairgate_testkit::etcd::EtcdServer;
+use fairgate_testkit::{
+    etcd::EtcdServer,
+    pki::{Authority, Leaf},
+};
 use http::Method;
 use serde_json::json;
 
@@ -202,4 +205,48 @@ async fn a_gateway_names_the_member_that_is_away_and_reads_and_writes_through_th
     }
     members[1].thaw();
     until_ready_says(&api, |line| line == "[+]store ok").await;
+}
+
+/// Writes the certificates of an etcd on 127.0.0.1 and the CA that gateways trust, of a new authority.
+fn issue_certificates(home: &Home) {
+    let authority = Authority::new("etcd");
+    let (certificate, key) = authority.issue_pem(&Leaf::named("127.0.0.1"));
+    for (name, content) in [("cert", certificate), ("key", key), ("ca", authority.pem())] {
+        std::fs::write(home.path().join(format!("etcd-{name}.pem")), content).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_etcd_that_is_renewed_with_its_authority_needs_no_new_start() {
+    let home = Home::new();
+    issue_certificates(&home);
+    let file = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+    let (certificate, key) = (file("etcd-cert.pem"), file("etcd-key.pem"));
+    let mut etcd = EtcdServer::with(vec![
+        "--cert-file".to_owned(),
+        certificate,
+        "--key-file".to_owned(),
+        key,
+    ]);
+    let endpoint = etcd.endpoint().replace("http:", "https:");
+    let store = format!(
+        "store: {{type: etcd, etcd: {{endpoints: ['{endpoint}'], caFile: etcd-ca.pem}}}}\n"
+    );
+    let server = Server::start(home.config_with(&store)).await;
+    server.settled().await;
+    let api = server.root().await;
+    let shop = format!("{POLICY}/namespaces/shop/poddisruptionbudgets");
+    assert_eq!(api.post(&shop, &web("before")).await.status, 201);
+
+    etcd.stop();
+    issue_certificates(&home);
+    etcd.restart();
+    soon(async {
+        while api.post(&shop, &web("after")).await.status != 201 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    let list = api.get(&shop).await.object();
+    assert_eq!(list["items"].as_array().unwrap().len(), 2);
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
+    etcd::ClientPem,
     file_version::FileVersion,
     pem::{self, Authorities, CertificateAndKey},
     secret::Secret,
@@ -25,16 +26,16 @@ pub(super) fn certificate_and_key(section: &mut ConfigSection<'_>) -> Option<Cer
     read_pair(section, &cert, &key)
 }
 
-/// The contents of the files under `certFile` and `keyFile`, if set: a certificate and its key.
+/// The contents of the files under `certFile` and `keyFile`, if set: a certificate and its key; and which files these are.
 pub(super) fn certificate_and_key_pem(
     section: &mut ConfigSection<'_>,
-) -> Option<(Vec<u8>, Secret<Vec<u8>>)> {
+) -> Option<(ClientPem, [FileVersion; 2])> {
     let (cert, key) = pair_paths(section)?;
-    read_pair(section, &cert, &key)?;
+    let files = read_pair(section, &cert, &key)?.files;
     let fields = [section.field("certFile"), section.field("keyFile")];
     let cert = section.reader.contents(&fields[0], &cert)?;
     let key = section.reader.contents(&fields[1], &key)?;
-    Some((cert, Secret::new(key)))
+    Some(((cert, Secret::new(key)), files))
 }
 
 /// The paths under `certFile` and `keyFile`, of which both or neither must be set.

@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::pem_files;
 use crate::{
     config::{GatewayMode, HostedApiConfig, HostedQuotaConfig, ObjectQuota, StoreConfig},
-    etcd::EtcdConfig,
+    etcd::{EtcdConfig, EtcdFiles, password},
+    file_version::FileVersion,
     pem,
     secret::Secret,
     section::ConfigSection,
@@ -121,17 +122,19 @@ pub(super) fn etcd_client(section: &mut ConfigSection<'_>) -> EtcdConfig {
     let endpoints = section.get_with("endpoints", endpoints);
     let prefix = section.get_with("prefix", etcd_prefix);
     let ca = section.path("caFile");
-    let authorities_pem = ca.and_then(|path| {
+    let authorities = ca.and_then(|path| {
         pem_files::read_file(section, "caFile", &path, |text| {
-            pem::authorities(&path, text).map(|_| text.to_vec())
+            pem::authorities(&path, text).map(|bundle| (text.to_vec(), bundle.file))
         })
     });
-    let client_pem = section.section("clientCertificate", pem_files::certificate_and_key_pem);
+    let client = section.section("clientCertificate", pem_files::certificate_and_key_pem);
     let user = section.get::<String>("user");
     let password_file = section.path("passwordFile");
-    let password = password_file
-        .as_ref()
-        .and_then(|path| pem_files::read_file(section, "passwordFile", path, password));
+    let password = password_file.as_ref().and_then(|path| {
+        pem_files::read_file(section, "passwordFile", path, |contents| {
+            password(contents).map(|password| (password, FileVersion::new(path, contents)))
+        })
+    });
     if user.is_empty() != password_file.is_none() {
         let field = section.field("user");
         section.reader.error(
@@ -140,15 +143,21 @@ pub(super) fn etcd_client(section: &mut ConfigSection<'_>) -> EtcdConfig {
             "set both, or neither",
         );
     }
+    let (authorities_pem, authorities) = authorities.unzip();
+    let (client_pem, client) = client.unzip();
+    let (password, password_file) = password.filter(|_| !user.is_empty()).unzip();
     EtcdConfig {
         endpoints,
         prefix,
         authorities_pem,
         client_pem,
-        user: password
-            .filter(|_| !user.is_empty())
-            .map(|password| (user, Secret::new(password))),
+        user: password.map(|password| (user, Secret::new(password))),
         compaction: false,
+        files: Box::new(EtcdFiles {
+            authorities,
+            client,
+            password: password_file,
+        }),
     }
 }
 
@@ -175,16 +184,6 @@ fn etcd_prefix(value: &Value) -> Result<String, InvalidValue> {
         format!("{prefix:?} is not a valid prefix"),
         "write a path such as /fairgate; /registry belongs to kube-apiserver",
     ))
-}
-
-fn password(contents: &[u8]) -> Result<String, InvalidValue> {
-    match std::str::from_utf8(contents) {
-        Ok(text) => Ok(text.trim().to_owned()),
-        Err(_) => Err(InvalidValue::new(
-            "the file is not UTF-8 text",
-            "write only the password into it",
-        )),
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,8 @@ const MAX_RESPONSE_BYTES: usize = 1 << 30;
 /// The connections to one cluster.
 pub(super) struct Link {
     endpoints: Vec<MemberConnection>,
-    options: ConnectOptions,
+    /// How connections are opened from now on.
+    options: ArcSwap<ConnectOptions>,
     pub(super) members: watch::Sender<Members>,
     /// The number of attempts so far: members take turns.
     turn: AtomicUsize,
@@ -44,25 +45,6 @@ struct MemberConnection {
 
 impl Link {
     pub(super) fn new(settings: &EtcdSettings) -> Result<Self, StoreError> {
-        let mut options = ConnectOptions::new()
-            .with_connect_timeout(CONNECT_TIMEOUT)
-            // Without, a member that is cut off from the others keeps its watches open, and says nothing on them.
-            .with_require_leader(true)
-            // etcd's simple tokens expire after five minutes by default.
-            .with_auto_token_refresh(true);
-        if let Some(tls) = &settings.tls {
-            let mut with = TlsOptions::new().ca_certificate(Certificate::from_pem(&tls.ca));
-            if let Some((certificate, key)) = &tls.identity {
-                with = with.identity(Identity::from_pem(certificate, key));
-            }
-            if let Some(name) = &tls.server_name {
-                with = with.domain_name(name);
-            }
-            options = options.with_tls(with);
-        }
-        if let Some((user, password)) = &settings.user {
-            options = options.with_user(user, password);
-        }
         check_endpoints(settings)?;
         let endpoint = |url: &String| MemberConnection {
             url: url.clone(),
@@ -72,9 +54,17 @@ impl Link {
         Ok(Self {
             members: watch::Sender::new(Members::new(endpoints.len())),
             endpoints,
-            options,
+            options: ArcSwap::from_pointee(connect_options(settings)),
             turn: AtomicUsize::new(0),
         })
+    }
+
+    /// Uses other certificates and another password from now on. Calls and watches on the connections that are open go on there.
+    pub(super) fn renew(&self, settings: &EtcdSettings) {
+        self.options.store(Arc::new(connect_options(settings)));
+        for member in 0..self.count() {
+            self.reconnect(member);
+        }
     }
 
     /// Reads keys.
@@ -189,7 +179,10 @@ impl Link {
     async fn client(&self, member: usize) -> Result<Arc<OnceCell<Client>>, Error> {
         let endpoint = &self.endpoints[member];
         let client = endpoint.connection.load_full();
-        let connect = || Client::connect([&endpoint.url], Some(self.options.clone()));
+        let connect = || {
+            let options = ConnectOptions::clone(&self.options.load());
+            Box::pin(Client::connect([&endpoint.url], Some(options)))
+        };
         // Calls that come meanwhile wait for this connection. If it fails, the cell stays empty and the next call
         // connects.
         client.get_or_try_init(connect).await?;
@@ -224,6 +217,29 @@ impl Link {
         let away: Vec<_> = away.collect();
         (!away.is_empty()).then(|| away.join("; "))
     }
+}
+
+fn connect_options(settings: &EtcdSettings) -> ConnectOptions {
+    let mut options = ConnectOptions::new()
+        .with_connect_timeout(CONNECT_TIMEOUT)
+        // Without, a member that is cut off from the others keeps its watches open, and says nothing on them.
+        .with_require_leader(true)
+        // etcd's simple tokens expire after five minutes by default.
+        .with_auto_token_refresh(true);
+    if let Some(tls) = &settings.tls {
+        let mut with = TlsOptions::new().ca_certificate(Certificate::from_pem(&tls.ca));
+        if let Some((certificate, key)) = &tls.identity {
+            with = with.identity(Identity::from_pem(certificate, key));
+        }
+        if let Some(name) = &tls.server_name {
+            with = with.domain_name(name);
+        }
+        options = options.with_tls(with);
+    }
+    if let Some((user, password)) = &settings.user {
+        options = options.with_user(user, password);
+    }
+    options
 }
 
 /// Whether a version may send the response to a progress request before earlier changes

@@ -92,6 +92,18 @@ pub struct EtcdTls {
     pub server_name: Option<String>,
 }
 
+/// The connections to an etcd, for new certificates and passwords.
+#[derive(Clone)]
+pub struct EtcdConnections(Arc<Link>);
+
+impl EtcdConnections {
+    /// Uses `tls` and `user` of these settings for the connections that are opened from now on; the first call to each member opens one. What
+    /// is in progress on older ones goes on there.
+    pub fn renew(&self, settings: &EtcdSettings) {
+        self.0.renew(settings);
+    }
+}
+
 /// A store in etcd.
 pub struct EtcdStore {
     shared: Arc<Shared>,
@@ -166,6 +178,13 @@ impl EtcdStore {
             shared,
             _tasks: tasks,
         })
+    }
+}
+
+impl EtcdStore {
+    /// Its connections.
+    pub fn connections(&self) -> EtcdConnections {
+        EtcdConnections(self.shared.link.clone())
     }
 }
 

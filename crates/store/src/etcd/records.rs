@@ -7,7 +7,7 @@ use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
 use tokio::task::JoinSet;
 
 use super::{
-    EtcdSettings,
+    EtcdConnections, EtcdSettings,
     failures::CallFailure,
     link::Link,
     probes::{self, Prober},
@@ -61,6 +61,11 @@ impl EtcdRecords {
             prefix,
             _tasks: tasks,
         })
+    }
+
+    /// Its connections.
+    pub fn connections(&self) -> EtcdConnections {
+        EtcdConnections(self.link.clone())
     }
 
     /// Reads a record, linearizably; `None` if it does not exist.

@@ -51,11 +51,10 @@ impl Drop for Pki {
     }
 }
 
-#[tokio::test]
-async fn with_tls_both_sides_need_a_trusted_certificate() {
-    let pki = Pki::new("tls");
+/// An etcd that shows a certificate of this authority, and wants one of clients.
+fn serving(pki: &Pki) -> Vec<String> {
     let (certificate, key) = pki.issue("etcd.test");
-    let server = EtcdServer::with(vec![
+    vec![
         "--cert-file".to_owned(),
         pki.file("cert", &certificate),
         "--key-file".to_owned(),
@@ -63,21 +62,65 @@ async fn with_tls_both_sides_need_a_trusted_certificate() {
         "--client-cert-auth".to_owned(),
         "--trusted-ca-file".to_owned(),
         pki.file("ca", &pki.authority.pem()),
-    ]);
+    ]
+}
+
+/// What a client of such an etcd uses.
+fn trusting(pki: &Pki, server: &EtcdServer) -> EtcdSettings {
     let (certificate, key) = pki.issue("fairgate");
     let tls = EtcdTls {
         ca: pki.authority.pem().into(),
         identity: Some((certificate.into(), key.into())),
         server_name: Some("etcd.test".to_owned()),
     };
-    let secure = |tls: EtcdTls| {
-        let endpoint = server.endpoint().replace("http:", "https:");
-        EtcdSettings {
-            tls: Some(tls),
-            ..settings(endpoint, "/fairgate")
+    EtcdSettings {
+        tls: Some(tls),
+        ..settings(server.endpoint().replace("http:", "https:"), "/fairgate")
+    }
+}
+
+#[tokio::test]
+async fn new_certificates_are_used_without_a_new_start() {
+    let old = Pki::new("old");
+    let mut server = EtcdServer::with(serving(&old));
+    let store = EtcdStore::start(&trusting(&old, &server), conformance::clock()).unwrap();
+    let connections = store.connections();
+    store.wait_for(1).await.unwrap();
+    create(&store, "/a", "1").await;
+
+    // etcd is given certificates of another authority, in the same files.
+    server.stop();
+    let new = Pki::new("new");
+    serving(&new);
+    for file in ["cert", "key", "ca"] {
+        fs::copy(new.directory.join(file), old.directory.join(file)).unwrap();
+    }
+    server.restart();
+    let read = async || store.get("/a", ReadRevision::Newest).await;
+    loop {
+        let refused = read().await.unwrap_err().to_string();
+        if refused.contains("certificate") {
+            break;
         }
+    }
+    connections.renew(&trusting(&new, &server));
+    while read().await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    create(&store, "/b", "2").await;
+}
+
+#[tokio::test]
+async fn with_tls_both_sides_need_a_trusted_certificate() {
+    let pki = Pki::new("tls");
+    let server = EtcdServer::with(serving(&pki));
+    let trusted = trusting(&pki, &server);
+    let tls = trusted.tls.clone().unwrap();
+    let secure = |tls: EtcdTls| EtcdSettings {
+        tls: Some(tls),
+        ..trusted.clone()
     };
-    let store = open(secure(tls.clone())).await;
+    let store = open(trusted.clone()).await;
     create(&*store, "/a", "1").await;
 
     let stranger = Pki::new("stranger");
