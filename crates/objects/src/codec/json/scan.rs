@@ -8,9 +8,10 @@ use crate::{
 };
 use fairgate_gotext::{QuotedChar, push_utf8};
 
-/// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
-/// and this bound lets later code recurse over a value.
-pub(crate) const MAX_DEPTH: usize = 512;
+/// Lists and objects that may be open at once: as many as Go's `encoding/json` and `sigs.k8s.io/json` allow.
+///
+/// Whoever reads a text recurses over its value, be it to drop it, and needs a stack of [`STACK_BYTES`](super::STACK_BYTES).
+pub const MAX_DEPTH: usize = 10_000;
 
 /// So many bytes of a text make a token, in bodies of usual form.
 const TOKEN_BYTES: usize = 8;
