@@ -207,6 +207,30 @@ fn patches_make_objects_as_deep_as_go_reads_them_and_no_deeper() {
     });
 }
 
+/// What a server reads of the text that a patch makes, in Go: 10 000 levels. It writes one more, which it then does not read.
+#[test]
+fn a_json_patch_makes_as_many_levels_as_can_be_read_again() {
+    on_half_of_the_stack(|| {
+        let object = json!({"a": {"b": {}}});
+        for level in [LIST, MEMBER] {
+            for (path, above) in [("/x", 1), ("/a/x", 2), ("/a/b/x", 3)] {
+                for levels in [MAX_DEPTH - 4, MAX_DEPTH - 3, MAX_DEPTH - 2] {
+                    let value = nested(&[level], levels);
+                    for op in ["add", "replace"] {
+                        let patch = format!(r#"[{{"op":"{op}","path":"{path}","value":{value}}}]"#);
+                        let patched =
+                            patch::json_patch(&object, patch.as_bytes(), FieldValidation::Warn);
+                        assert_eq!(patched.is_ok(), above + levels <= MAX_DEPTH, "{op} {path}");
+                        let Ok(patched) = patched else { continue };
+                        let text = json::encode_plain(&patched.value, false);
+                        assert!(json::parse(&text).is_ok(), "{op} {path} {levels}");
+                    }
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn yaml_is_read_as_deep_as_its_parser_reads_it_and_refused_beyond() {
     on_half_of_the_stack(|| {

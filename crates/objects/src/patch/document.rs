@@ -204,14 +204,16 @@ fn gap(text: &str, length: usize) -> Option<usize> {
     (at <= length).then_some(at)
 }
 
-/// Whether a value nests no deeper than `room`.
+/// Whether no more than `room` lists and objects of a value are open at once.
 fn fits(value: &Value, room: usize) -> bool {
-    let Some(inside) = room.checked_sub(1) else {
-        return false;
-    };
+    let inside = room.checked_sub(1);
     match value {
-        Value::Array(items) => items.iter().all(|item| fits(item, inside)),
-        Value::Object(map) => map.values().all(|member| fits(member, inside)),
+        Value::Array(items) => {
+            inside.is_some_and(|inside| items.iter().all(|item| fits(item, inside)))
+        }
+        Value::Object(map) => {
+            inside.is_some_and(|inside| map.values().all(|member| fits(member, inside)))
+        }
         _ => true,
     }
 }
@@ -287,7 +289,7 @@ mod tests {
                 steps += 1;
             }
             assert!(steps > 5);
-            assert!(fits(&document.root, MAX_DEPTH + 1));
+            assert!(fits(&document.root, MAX_DEPTH));
         });
     }
 
