@@ -46,11 +46,11 @@ pub(crate) fn on_half_of_the_stack(test: impl FnOnce() + Send + 'static) {
 }
 
 /// How each level of a value is written: what comes before and after the next one.
-type Level = (&'static str, &'static str);
+type NestedLevel = (&'static str, &'static str);
 
-const LIST: Level = ("[", "]");
-const MEMBER: Level = (r#"{"a":"#, "}");
-const LEVELS: [Level; 5] = [
+const LIST: NestedLevel = ("[", "]");
+const MEMBER: NestedLevel = (r#"{"a":"#, "}");
+const LEVELS: [NestedLevel; 5] = [
     LIST,
     MEMBER,
     ("[0,", r#",{"b":[]}]"#),
@@ -59,7 +59,7 @@ const LEVELS: [Level; 5] = [
 ];
 
 /// A value of so many levels, which take turns.
-fn nested(levels: &[Level], count: usize) -> String {
+fn nested(levels: &[NestedLevel], count: usize) -> String {
     let of = |at: usize| levels[at % levels.len()];
     let before: String = (0..count).map(|at| of(at).0).collect();
     let after: String = (0..count).rev().map(|at| of(at).1).collect();
@@ -235,11 +235,8 @@ fn a_json_patch_makes_as_many_levels_as_can_be_read_again() {
 fn yaml_is_read_as_deep_as_its_parser_reads_it_and_refused_beyond() {
     on_half_of_the_stack(|| {
         for level in [LIST, MEMBER] {
-            let spaced = (level.0.replace(':', ": "), level.1.to_owned());
-            let flow = |depth| {
-                let inner = format!("{}0{}", spaced.0.repeat(depth), spaced.1.repeat(depth));
-                format!("a: {inner}")
-            };
+            // No JSON.
+            let flow = |depth| format!("a: {}", nested(&[level], depth));
             assert!(read_yaml(&flow(YAML_DEPTH - 1)).is_ok());
             for depth in [YAML_DEPTH, 1000, MAX_DEPTH, MAX_DEPTH * 20] {
                 let refused = read_yaml(&flow(depth)).unwrap_err();
@@ -253,6 +250,58 @@ fn yaml_is_read_as_deep_as_its_parser_reads_it_and_refused_beyond() {
             }
             let read = read_yaml(&format!("{block}{}b: 1\n", " ".repeat(depth)));
             assert_eq!(read.is_ok(), depth < YAML_DEPTH, "{read:.200?}");
+        }
+    });
+}
+
+/// `kubectl apply --server-side` sends JSON and calls it YAML.
+#[test]
+fn json_that_is_called_yaml_is_read_as_deep_as_json() {
+    on_half_of_the_stack(|| {
+        let applied = |deep: &str, more: &str| format!(r#"{{"kind":"x","spec":{deep}{more}}}"#);
+        for level in [LIST, MEMBER, LEVELS[3]] {
+            for depth in [1, YAML_DEPTH * 2, MAX_DEPTH - 3] {
+                let body = applied(&nested(&[level], depth), "");
+                // With the end of a line or without.
+                for end in ["", "\n"] {
+                    let read = read_yaml(&format!("{body}{end}")).unwrap();
+                    let values = [&read, &body].map(|text| json::parse(text.as_bytes()).unwrap());
+                    assert_eq!(values[0], values[1]);
+                }
+            }
+        }
+        for level in [LIST, MEMBER] {
+            let refused = read_yaml(&applied(&nested(&[level], MAX_DEPTH), ""));
+            let why = "yaml: exceeded max depth of 10000";
+            assert!(refused.unwrap_err().ends_with(why));
+        }
+        // What YAML may read otherwise.
+        let deep = nested(&[LIST], YAML_DEPTH * 2);
+        let long = format!(r#","{}":1"#, "k".repeat(1001));
+        for more in [
+            r#","a":1,"a":2"#,
+            r#","spec":1"#,
+            r#","a":1e3"#,
+            r#","a":1.0"#,
+            r#","a":-0"#,
+            r#","a":1234567890123456789"#,
+            r#","a":"\u0041""#,
+            r#","a":"\/""#,
+            r#","a":"ä""#,
+            r#", "a":1"#,
+            ",\t\"a\":1",
+            r#","<<":{}"#,
+            &long,
+            r#","Kind":1"#,
+        ] {
+            assert!(read_yaml(&applied(&deep, more)).is_err(), "{more:.40}");
+        }
+        for more in [
+            r#","a":-12,"b":0,"c":"yes","":null,"d":[true,{}],"e":"<<: # {} %&*!|>@`""#,
+            r#","a":123456789012345678"#,
+        ] {
+            let body = applied(&deep, more);
+            assert_eq!(read_yaml(&body).as_ref(), Ok(&body));
         }
     });
 }
@@ -290,7 +339,7 @@ proptest! {
         levels in prop::collection::vec(0..LEVELS.len(), 1..12),
         beyond in -6_i32..6,
     ) {
-        let levels: Vec<Level> = levels.into_iter().map(|at| LEVELS[at]).collect();
+        let levels: Vec<NestedLevel> = levels.into_iter().map(|at| LEVELS[at]).collect();
         let count = MAX_DEPTH.saturating_add_signed(isize::try_from(beyond).unwrap());
         on_half_of_the_stack(move || check_document(&nested(&levels, count)));
     }
