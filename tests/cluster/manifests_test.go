@@ -23,7 +23,7 @@ import (
 
 // appliedManifests are the files that operators apply, of all modes.
 var appliedManifests = []string{
-	"deployment.yaml", "network-policy.yaml", "metrics-reader.yaml", "sidecar/rbac.yaml", "overlay/rbac.yaml", "overlay/volume.yaml", "eviction/rbac.yaml", "admission/rbac.yaml",
+	"deployment.yaml", "network-policy.yaml", "metrics-reader.yaml", "sidecar/rbac.yaml", "overlay/rbac.yaml", "overlay/volume.yaml", "eviction/rbac.yaml", "admission/rbac.yaml", "fleet/rbac.yaml",
 }
 
 // shippedRoles are all roles of these files.
