@@ -21,7 +21,7 @@ use std::{
 };
 
 use clap::Parser;
-use fairgate_base::clock::Clock;
+use fairgate_base::{clock::Clock, stack};
 use fairgate_core::time::Time;
 use fairgate_fuzz::{Target, check, corpus, mutate::Mutator, targets::TARGETS};
 
@@ -55,7 +55,13 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(&arguments) {
+    // With the stack that a gateway's threads have.
+    let running = stack::thread("fuzz".to_owned()).spawn(move || run(&arguments));
+    let run = running.and_then(|thread| {
+        let panicked = |_| io::Error::other("the runner itself panicked");
+        thread.join().map_err(panicked)?
+    });
+    match run {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

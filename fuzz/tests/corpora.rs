@@ -7,28 +7,35 @@ const MUTATIONS: usize = 200;
 
 #[test]
 fn every_kept_input_and_some_mutations_hold_the_properties() {
-    let seed = std::env::var("FAIRGATE_SEED").map_or(1, |seed| seed.parse().unwrap());
-    for target in TARGETS {
-        let kept = corpus::read(target).unwrap();
-        assert!(!kept.is_empty(), "{} has no corpus", target.name);
-        let mut inputs = Vec::new();
-        for (path, data) in kept {
-            if let Err(panic) = check(target, &data) {
-                panic!("{}: {panic}", path.display());
+    let try_all = || {
+        let seed = std::env::var("FAIRGATE_SEED").map_or(1, |seed| seed.parse().unwrap());
+        for target in TARGETS {
+            let kept = corpus::read(target).unwrap();
+            assert!(!kept.is_empty(), "{} has no corpus", target.name);
+            let mut inputs = Vec::new();
+            for (path, data) in kept {
+                if let Err(panic) = check(target, &data) {
+                    panic!("{}: {panic}", path.display());
+                }
+                inputs.push(data);
             }
-            inputs.push(data);
-        }
-        let mut mutator = Mutator::new(seed, target.dictionary);
-        for number in 1..=MUTATIONS {
-            let data = mutator.draw(&inputs);
-            if let Err(panic) = check(target, &data) {
-                let path = corpus::write("artifacts", target, "crash-", &data).unwrap();
-                let path = path.display();
-                panic!(
-                    "{}, FAIRGATE_SEED={seed}, mutation {number} ({path}): {panic}",
-                    target.name
-                );
+            let mut mutator = Mutator::new(seed, target.dictionary);
+            for number in 1..=MUTATIONS {
+                let data = mutator.draw(&inputs);
+                if let Err(panic) = check(target, &data) {
+                    let path = corpus::write("artifacts", target, "crash-", &data).unwrap();
+                    let path = path.display();
+                    panic!(
+                        "{}, FAIRGATE_SEED={seed}, mutation {number} ({path}): {panic}",
+                        target.name
+                    );
+                }
             }
         }
+    };
+    // With the stack that a gateway's threads have.
+    let thread = fairgate_base::stack::thread("corpora".to_owned());
+    if let Err(panic) = thread.spawn(try_all).unwrap().join() {
+        std::panic::resume_unwind(panic);
     }
 }

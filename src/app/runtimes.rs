@@ -19,7 +19,7 @@ use tokio::{
 };
 use tower::Service;
 
-use fairgate_base::{account::BytesHeld, background, clock::Clock, tasks, turns};
+use fairgate_base::{account::BytesHeld, background, clock::Clock, stack, tasks, turns};
 use fairgate_call::{Inbound, Reply};
 use fairgate_proxy::serve::{
     Acceptor, BindError, ClientConnections, Core, CoreHandle, CoreLoad, Defence, DrainController,
@@ -82,6 +82,7 @@ pub fn control_runtime() -> Result<Runtime, StartError> {
     runtime::Builder::new_multi_thread()
         // Of the multi-threaded kind, so that it runs although no thread blocks on it.
         .worker_threads(1)
+        .thread_stack_size(stack::STACK_BYTES)
         .thread_name("fairgate-control")
         .on_thread_start(|| {
             background::use_own_memory();
@@ -104,6 +105,7 @@ pub fn control_runtime() -> Result<Runtime, StartError> {
 fn budgets_runtime() -> Result<Runtime, StartError> {
     runtime::Builder::new_multi_thread()
         .worker_threads(1)
+        .thread_stack_size(stack::STACK_BYTES)
         .thread_name("fairgate-budgets")
         .on_thread_start(background::use_own_memory)
         .enable_all()
@@ -335,10 +337,7 @@ impl Gateway {
                 tracing::error!(%error, "a thread that serves clients stopped");
             }
         };
-        let thread = thread::Builder::new()
-            .name(name)
-            .spawn(run)
-            .map_err(failed)?;
+        let thread = stack::thread(name).spawn(run).map_err(failed)?;
         self.threads.push(thread);
         // Waited for, so that what the system refuses is an error of the start.
         match starts.recv() {

@@ -17,6 +17,7 @@ mod server;
 mod v1beta3;
 
 use fairgate_admission::kinds::ADMISSION_KINDS;
+use fairgate_base::stack::STACK_BYTES;
 use fairgate_objects::{
     kind::Kind,
     kinds::{FLOW_CONTROL, KINDS},
@@ -31,9 +32,18 @@ use server::Server;
 /// How many differences a failure lists at most.
 const SHOWN: usize = 30;
 
-/// Plays all sessions at once on a gateway that hosts these kinds, and lists what differs, in the order of the corpus.
-async fn differences(sessions: Vec<Session>, kinds: &[&'static Kind]) -> Vec<Difference> {
-    let server = Server::start(kinds.to_vec()).await;
+/// Plays all sessions at once on a gateway that hosts these kinds, and lists what differs, in the order of the corpus. All on threads with the
+/// stack that those of a gateway have.
+fn differences(sessions: Vec<Session>, kinds: &[&'static Kind]) -> Vec<Difference> {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    threads.worker_threads(2).thread_stack_size(STACK_BYTES);
+    let runtime = threads.enable_all().build().unwrap();
+    let playing = runtime.spawn(played(sessions, kinds.to_vec()));
+    runtime.block_on(playing).unwrap()
+}
+
+async fn played(sessions: Vec<Session>, kinds: Vec<&'static Kind>) -> Vec<Difference> {
+    let server = Server::start(kinds).await;
     let address = server.address();
     let mut playing = JoinSet::new();
     for (place, session) in sessions.into_iter().enumerate() {
@@ -64,25 +74,25 @@ fn all_known(found: Vec<Difference>, known: &[Known]) -> Vec<&Known> {
     unused
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_recorded_request_gets_the_response_of_a_real_server() {
+#[test]
+fn every_recorded_request_gets_the_response_of_a_real_server() {
     let known = Known::read("tests/it/hosted/known_differences.json");
-    for one in all_known(differences(corpus::read(), &FLOW_CONTROL).await, &known) {
+    for one in all_known(differences(corpus::read(), &FLOW_CONTROL), &known) {
         println!("no longer occurs: {one}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_recorded_request_gets_the_same_response_in_v1beta3() {
+#[test]
+fn every_recorded_request_gets_the_same_response_in_v1beta3() {
     let sessions = corpus::read().into_iter().filter_map(v1beta3::session);
     let mut known = Known::read("tests/it/hosted/known_differences.json");
     known.extend(v1beta3::known());
-    all_known(differences(sessions.collect(), &FLOW_CONTROL).await, &known);
+    all_known(differences(sessions.collect(), &FLOW_CONTROL), &known);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_recorded_request_about_policies_gets_the_response_of_a_real_server() {
+#[test]
+fn every_recorded_request_about_policies_gets_the_response_of_a_real_server() {
     let known = Known::read("tests/it/hosted/known_differences.json");
     let kinds: Vec<_> = KINDS.into_iter().chain(ADMISSION_KINDS).collect();
-    all_known(differences(corpus::read_policies(), &kinds).await, &known);
+    all_known(differences(corpus::read_policies(), &kinds), &known);
 }

@@ -50,6 +50,28 @@ const READS_TIME: &[&str] = &[
     "Zoned::now",
 ];
 
+/// The ways to start threads. Those that may hold the value of a document are started by `stack`, or with its size.
+const STARTS_THREADS: &[&str] = &[
+    "thread::Builder::new()",
+    "thread::spawn(",
+    "Builder::new_multi_thread()",
+];
+
+/// Files that start other threads, and what these do.
+const OTHER_THREADS: &[(&str, &str)] = &[
+    ("crates/base/src/stack.rs", "they have the stack"),
+    ("crates/observe/src/log.rs", "writes lines"),
+    ("crates/store/src/local/mod.rs", "writes bytes"),
+    (
+        "src/app/admission/admission_log.rs",
+        "writes records, which are flat",
+    ),
+    (
+        "src/demo/mod.rs",
+        "clients and an upstream, which send what the demonstration is made of",
+    ),
+];
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -228,4 +250,41 @@ fn no_mark_of_unfinished_work_is_left() {
         }
     }
     nothing_is(&wrong);
+}
+
+#[test]
+fn threads_that_may_hold_a_document_have_the_stack_for_it() {
+    let mut wrong = Vec::new();
+    for path in sources() {
+        let is_other = OTHER_THREADS
+            .iter()
+            .any(|(file, _)| path == Path::new(file));
+        // The core starts threads in its tests alone.
+        let others = ["loadtest", "crates/loadkit", "crates/core"];
+        let is_of_gateway = !others.iter().any(|other| path.starts_with(other));
+        if is_test(&path) || is_other || !is_of_gateway || is_only_for_tests(&path) {
+            continue;
+        }
+        let code = code(&path);
+        for starts in STARTS_THREADS {
+            for (at, _) in code.match_indices(starts) {
+                let rest: String = code[at..].lines().take(5).collect();
+                if !rest.contains("STACK_BYTES") {
+                    wrong.push(format!(
+                        "{}: {starts}: use fairgate_base::stack",
+                        path.display()
+                    ));
+                }
+            }
+        }
+    }
+    nothing_is(&wrong);
+}
+
+/// Whether the file is a module of tests by its declaration, or of a crate for tests.
+fn is_only_for_tests(path: &Path) -> bool {
+    let text = path.to_str().unwrap();
+    text.contains("crates/testkit/")
+        || text.ends_with("_tests.rs")
+        || text.ends_with("deep_documents.rs")
 }

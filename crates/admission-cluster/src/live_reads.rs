@@ -10,6 +10,7 @@ use fairgate_core::{
     sync::{Mutex, lock},
     time::Time,
 };
+use fairgate_objects::codec::json;
 use fairgate_upstream::{
     client::ApiClient,
     informer::{ApiResource, KeptFields as _, Whole},
@@ -246,7 +247,7 @@ impl ReadsInProgress {
 
 /// The JSON of a successful response.
 fn decoded(status: StatusCode, body: &Bytes) -> Result<Value, InputFailure> {
-    let value = serde_json::from_slice::<Value>(body).unwrap_or_default();
+    let value = json::parse(body).map(|read| read.value).unwrap_or_default();
     if status == StatusCode::NOT_FOUND && value["reason"] == "NotFound" {
         return Err(InputFailure::NotFound);
     }

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use fairgate_call::Call;
+use fairgate_objects::codec;
 use http::{HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
@@ -78,7 +79,9 @@ async fn under_another_name<D: DryRuns>(
     // The name may be in labels and in other fields, too.
     let quoted = json!(name).to_string();
     let escaped = quoted.trim_start_matches('"').strip_suffix('"')?;
-    serde_json::from_str(&found.to_string().replace(&other, escaped)).ok()
+    let renamed = found.to_string().replace(&other, escaped);
+    let read = codec::json::parse(renamed.as_bytes()).ok()?;
+    Some(read.value)
 }
 
 /// A name of about the same form and length that no object has; `None` without a name.

@@ -35,7 +35,8 @@
 //! - Without a dry run, policies come before the validation of the object; what else a server finds out before them comes before a denial here, too
 //!   (`earlier`, `body_checks`). With one, an object that exists already is shown
 //!   to policies under another name, which is changed back.
-//! - Objects nest at most 512 levels deep.
+//! - Bodies in YAML nest at most 128 levels deep. Those in JSON nest as deep as in kube-apiserver, 10 000 levels, for which the threads that run
+//!   this crate need a stack of [`STACK_BYTES`](fairgate_base::stack::STACK_BYTES).
 //!
 //! Not here: following policies, params and namespaces, and the audit log.
 //!

@@ -1,8 +1,10 @@
 //! Threads for work in the background, which takes long and much memory, and must not disturb those that serve clients.
 
-use std::{fmt, io, sync::OnceLock, thread};
+use std::{fmt, io, sync::OnceLock};
 
 use tokio::sync::oneshot;
+
+use crate::stack;
 
 /// How much lower the priority of a thread in the background is, as a nice value: it gets a quarter of a core that one
 /// other thread wants for itself, and all of one that nobody else wants.
@@ -71,7 +73,7 @@ pub async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, BackgroundError> {
     let (sender, receiver) = oneshot::channel();
-    let thread = thread::Builder::new().name("background".to_owned());
+    let thread = stack::thread("background".to_owned());
     let started = thread.spawn(move || {
         lowest_priority();
         use_own_memory();
@@ -83,6 +85,8 @@ pub async fn run<T: Send + 'static>(
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[tokio::test]

@@ -17,7 +17,7 @@ const SORTED_FROM: usize = 16;
 
 /// A JSON value.
 ///
-/// How deep values nest is bounded by the format that reads them (`serde_json`: 128).
+/// How deep values nest is bounded by whoever reads them; walking one recurses as deep.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CelJson<'a> {
     /// `null`

@@ -19,6 +19,8 @@ pub mod codec;
 pub mod conditions;
 pub mod conversion;
 pub mod custom;
+#[cfg(test)]
+mod deep_documents;
 pub mod defaults;
 pub mod disruption_budget;
 pub mod field_error;

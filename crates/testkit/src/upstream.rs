@@ -88,6 +88,7 @@ impl TestUpstream {
         A: Future<Output = TestReply> + Send + 'static,
     {
         let runtime = tokio::runtime::Builder::new_multi_thread()
+            .thread_stack_size(fairgate_base::stack::STACK_BYTES)
             .worker_threads(1)
             .enable_all()
             .build()

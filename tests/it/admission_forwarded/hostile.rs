@@ -71,6 +71,39 @@ async fn hostile_bodies_get_a_clear_status_and_are_not_forwarded() {
     assert!(world.writes().is_empty());
 }
 
+/// The threads of a gateway have the stack for what a server takes, and for reading, patching, evaluating and dropping it.
+#[tokio::test]
+async fn bodies_as_deep_as_a_server_takes_them_are_evaluated_and_forwarded() {
+    let world = world("deep-bodies");
+    let (json, merge) = ("application/json", "application/merge-patch+json");
+    for (open, close) in [("[", "]"), ("{\"a\":", "}"), ("[{\"a\":", "}]")] {
+        for (levels, is_refused) in [(9_996, false), (10_002, true)] {
+            let times = levels / open.matches(['[', '{']).count();
+            let deep = format!("{}0{}", open.repeat(times), close.repeat(times));
+            let body = format!("{{\"metadata\":{{\"name\":\"w\"}},\"data\":{{\"l\":{deep}}}}}");
+            for (method, path, content_type) in [
+                (Method::POST, WIDGETS.to_owned(), json),
+                (Method::POST, MAPS.to_owned(), json),
+                (Method::PATCH, format!("{WIDGETS}/w"), merge),
+            ] {
+                let mut bob = world.gateway.user("bob").await;
+                let headers = [("content-type", content_type)];
+                let got = bob.ask(method, &path, &headers, body.clone()).await;
+                let text = got.text();
+                assert!(got.code < 500, "{path}: {text:.300}");
+                assert_eq!(
+                    text.contains("exceeded max depth"),
+                    is_refused,
+                    "{path}: {text:.300}"
+                );
+            }
+        }
+    }
+    // The gateway still serves.
+    let mut alice = world.alice().await;
+    assert_eq!(alice.post(SECRETS, &map("first")).await.code, 201);
+}
+
 #[tokio::test]
 async fn requests_that_cost_as_much_as_they_may_do_not_keep_others_waiting() {
     let world = world("hostile-costs");

@@ -8,10 +8,9 @@ use std::{
     fmt, mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, PoisonError},
-    thread,
 };
 
-use fairgate_base::{account::TurnQueue, background};
+use fairgate_base::{account::TurnQueue, background, stack};
 use fairgate_core::sync::{Mutex, lock};
 use tokio::sync::oneshot;
 
@@ -109,7 +108,7 @@ impl WorkerPool {
         if queue.waiting.len() >= queue.idle && queue.threads < self.limit {
             let shared = Arc::clone(&self.shared);
             let name = format!("admission-{}", queue.threads);
-            let started = thread::Builder::new().name(name).spawn(move || {
+            let started = stack::thread(name).spawn(move || {
                 background::lower_priority();
                 background::use_own_memory();
                 shared.work();

@@ -4,6 +4,7 @@ mod audit;
 mod bodies;
 mod consistent_reads;
 mod custom_resources;
+mod deep_documents;
 mod documents;
 mod earlier;
 mod evaluated_objects;

@@ -241,8 +241,8 @@ fn flatten<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     CelValue::list(flat)
 }
 
-/// Appends the elements of `list`, with lists inside it flattened down to `depth`. The recursion is bounded, because
-/// values nest at most 500 levels.
+/// Appends the elements of `list`, with lists inside it flattened down to `depth`. It recurses as
+/// deep as the lists nest.
 fn flatten_into<'a>(
     list: &CelList<'a>,
     depth: i64,

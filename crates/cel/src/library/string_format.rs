@@ -369,8 +369,7 @@ fn utf8(bytes: &[u8]) -> Result<&str, CelError> {
     })
 }
 
-/// Prints a value inside a list or map, as a CEL literal. The recursion is bounded, because values nest at most 500
-/// levels.
+/// Prints a value inside a list or map, as a CEL literal. It recurses as deep as the value nests.
 fn print_nested(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
     match value {
         CelValue::Double(value) if value.is_finite() => {
@@ -405,14 +404,15 @@ fn print_nested(value: &CelValue<'_>, out: &mut FormatOutput<'_, '_>) -> Result<
     }
 }
 
-/// Prints a map, sorted by the text of its keys.
+/// Prints a map, sorted by the text of its keys. Only keys are printed apart: values nest, and a text for each level would take time that
+/// grows with the square of how deep they do.
 fn print_map(map: &CelMap<'_>, out: &mut FormatOutput<'_, '_>) -> Result<(), CelError> {
     let mut pairs = Vec::new();
     let mut at = 0;
     while let Some((key, value)) = map.entry_at(at) {
-        let texts = match key {
+        let text = match key {
             CelValue::String(_) | CelValue::Bool(_) | CelValue::Int(_) | CelValue::Uint(_) => {
-                (printed_apart(&key, out)?, printed_apart(&value, out)?)
+                printed_apart(&key, out)?
             }
             _ => {
                 return Err(CelError::new(format!(
@@ -424,8 +424,8 @@ fn print_map(map: &CelMap<'_>, out: &mut FormatOutput<'_, '_>) -> Result<(), Cel
         // Sorting compares a key as often as the number of entries has digits.
         let comparisons = u64::from(map.len().ilog2()) + 1;
         out.work
-            .burn(comparisons * (4 + work_of_bytes(texts.0.len())))?;
-        pairs.push(texts);
+            .burn(comparisons * (4 + work_of_bytes(text.len())))?;
+        pairs.push((text, value));
         at += 1;
     }
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
@@ -434,7 +434,7 @@ fn print_map(map: &CelMap<'_>, out: &mut FormatOutput<'_, '_>) -> Result<(), Cel
         out.push(if at == 0 { "" } else { ", " })?;
         out.push(key)?;
         out.push(":")?;
-        out.push(value)?;
+        print_nested(value, out)?;
     }
     out.push("}")
 }

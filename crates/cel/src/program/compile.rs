@@ -10,7 +10,7 @@ use super::plan::{
     Attribute, AttributeRoot, BinaryOperator, CallCode, CallCost, Code, CodeId, EntryCode,
     FoldCode, FoldCondition, OperatorCost, Qualifier, QualifierKey, UnaryOperator,
 };
-use super::{CelDeclarations, CelFunctionDecl};
+use super::{CelDeclarations, CelFunctionDecl, text_search};
 use crate::checker::{Checked, Reference};
 use crate::pattern_budget::PatternBudget;
 use crate::syntax::{Ast, Expr, ExprId, Fold, MapEntry};
@@ -66,6 +66,7 @@ pub(super) fn compile(
             attribute.qualifiers.shrink_to_fit();
         }
     }
+    text_search::find(&mut compiler.code, &compiler.inits);
     // A gateway may hold tens of thousands of programs.
     compiler.code.shrink_to_fit();
     Ok(CompiledCode {
@@ -475,6 +476,7 @@ impl Compiler<'_> {
             condition,
             step,
             result,
+            searched: None,
         }))))
     }
 

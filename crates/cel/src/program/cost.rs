@@ -105,7 +105,7 @@ pub(super) fn refund_of_call(cost: CallCost, args: &[CelValue<'_>]) -> Option<u6
 /// The cost of traversing a value and all that it contains: for strings and bytes a tenth of the length in bytes,
 /// rounded down; for lists and maps the sum of their parts; 1 for all other values.
 ///
-/// Empty lists and maps cost nothing, so that the walk is bounded by work. Values nest 500 levels at most.
+/// Empty lists and maps cost nothing, so that the walk is bounded by work. It recurses as deep as the value nests.
 fn traversal(value: &CelValue<'_>, work: &mut CelWork<'_>) -> Result<u64, CelError> {
     work.burn(1)?;
     let tenth = |length: usize| length as u64 / 10;

@@ -73,6 +73,12 @@ impl<'a, 'i> Evaluator<'a, 'i> {
         Ok(())
     }
 
+    /// Whether so much may be added to the cost.
+    #[inline]
+    pub(super) fn allows(&self, cost: u64) -> bool {
+        self.cost.saturating_add(cost) <= self.limits.cost
+    }
+
     /// Adds 1 to the cost, so many times: it ends one over the limit, as one by one.
     ///
     /// # Errors

@@ -25,6 +25,13 @@ impl<'a> Evaluator<'a, '_> {
     #[inline(never)]
     pub(super) fn fold(&mut self, fold: &'a FoldCode) -> CelResult<'a> {
         let range = self.eval(fold.range)?;
+        if let Some(wanted) = fold.searched
+            && let CelValue::List(list) = &range
+            && let Some(elements) = list.as_json()
+            && let Some(found) = self.search(elements, wanted)?
+        {
+            return Ok(CelValue::Bool(found));
+        }
         let (mut range, count) = match &range {
             CelValue::List(list) => match list.as_json() {
                 Some(elements) => (FoldRange::Json(elements), elements.len()),

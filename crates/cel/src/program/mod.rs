@@ -12,6 +12,7 @@ mod height;
 mod operators;
 mod plan;
 mod reads;
+mod text_search;
 
 use std::fmt;
 use std::sync::Arc;

@@ -130,6 +130,8 @@ pub(super) struct FoldCode {
     pub(super) condition: FoldCondition,
     pub(super) step: CodeId,
     pub(super) result: CodeId,
+    /// The text that it looks for, if it does nothing else.
+    pub(super) searched: Option<CodeId>,
 }
 
 /// When a comprehension goes on.

@@ -1,8 +1,9 @@
 //! Values that expressions work with.
 //!
 //! A [`CelValue`] borrows where it can: from JSON documents, from the constants of a program, from the host. Values
-//! that expressions create are reference-counted. Values nest at most [`MAX_DEPTH`] levels and have at most
-//! [`MAX_NODES`] parts, so that comparing, printing and dropping them is bounded.
+//! that expressions create are reference-counted. These nest at most [`MAX_DEPTH`] levels and have at most
+//! [`MAX_NODES`] parts, so that comparing, printing and dropping them is bounded. Documents nest as deep as whoever reads them
+//! allows, whose threads have the stack for that.
 
 mod equality;
 mod error;

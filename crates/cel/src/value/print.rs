@@ -24,7 +24,7 @@ impl fmt::Display for CelValue<'_> {
     }
 }
 
-/// Prints a value. Values nest 500 levels at most.
+/// Prints a value. It recurses as deep as the value nests.
 pub(super) fn print_value(value: &CelValue<'_>, to: &mut dyn ValuePrinter) -> fmt::Result {
     match value {
         CelValue::Null => to.write_str("0"),

@@ -70,6 +70,12 @@ impl<'i> CelWork<'i> {
         self.charged = self.charged.saturating_add(cost);
     }
 
+    /// Whether so many steps can be taken without a look at the interrupt.
+    #[inline]
+    pub(crate) fn has_at_once(&self, steps: u64) -> bool {
+        self.slice >= steps
+    }
+
     /// Takes `steps` from the budget, before or while they are done.
     ///
     /// # Errors

@@ -1,7 +1,9 @@
 //! JSON text: reading it with the errors of Go's decoder, writing it as Go's encoder does.
 //!
-//! Accepts what Go accepts, with two narrower bounds: `MAX_DEPTH` and
-//! `canonical::MAX_OBJECTS`.
+//! Accepts what Go accepts, as deep as Go does ([`MAX_DEPTH`]), with one narrower bound: `canonical::MAX_OBJECTS`.
+//!
+//! Values are dropped, compared, cloned and written by recursion, as all of `serde_json` does it. So are they walked here: a thread that
+//! reads what a client has sent has a stack of [`STACK_BYTES`].
 //!
 //! Not here: what the values mean, and which fields there are.
 
@@ -16,9 +18,8 @@ use serde_json::Value;
 use super::{tape::JsonTape, tree::JsonNode};
 use crate::schema::canonical::Source;
 
-pub(crate) use scan::MAX_DEPTH;
-pub use scan::SyntaxError;
 pub(super) use scan::read as scan;
+pub use scan::{MAX_DEPTH, SyntaxError};
 pub use spacing::{compact, indent, indent_at};
 pub(crate) use write::encode_part;
 pub use write::{encode, encode_list, encode_plain, encode_raw};

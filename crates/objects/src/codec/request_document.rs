@@ -11,6 +11,7 @@
 
 mod duplicates;
 mod insert;
+mod json_as_yaml;
 mod numbers;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use serde_json::json;
 pub use self::insert::{enclose, insert_text};
 use self::{
     duplicates::{KeyDuplicates, remove_duplicates},
+    json_as_yaml::DeepYaml,
     numbers::{has_long_number, infinite_number},
 };
 use super::{
@@ -173,13 +175,14 @@ fn read_yaml(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<RequestDocument<'static>, DocumentError> {
-    let parsed = yaml::parse_exactly(body);
-    let parsed = parsed.map_err(|error| match error {
-        yaml::ExactBodyError::Yaml(error) => {
-            ty.unreadable(BodyFormat::Yaml, body, validation, &error)
+    let parsed = match yaml::parse_exactly(body) {
+        Ok(parsed) => parsed,
+        Err(error) if error.is_too_deep() => return read_deep_yaml(ty, body, validation, &error),
+        Err(yaml::ExactBodyError::Yaml(error)) => {
+            return Err(ty.unreadable(BodyFormat::Yaml, body, validation, &error));
         }
-        inexact @ yaml::ExactBodyError::Inexact(_) => inexact.to_string().into(),
-    })?;
+        Err(inexact @ yaml::ExactBodyError::Inexact(_)) => return Err(inexact.to_string().into()),
+    };
     check_type_keys(ty, &parsed.value)?;
     let text = write::text(&parsed.value);
     let problems = parsed.duplicates;
@@ -193,6 +196,29 @@ fn read_yaml(
         refusal,
         tape: None,
     })
+}
+
+/// Reads a body that nests too deep for the library of YAML.
+fn read_deep_yaml(
+    ty: &DocumentType<'_>,
+    body: &[u8],
+    validation: FieldValidation,
+    error: &yaml::ExactBodyError,
+) -> Result<RequestDocument<'static>, DocumentError> {
+    let why = match json_as_yaml::read(body) {
+        DeepYaml::Json(tape, text) => {
+            check_type_keys(ty, tape.root())?;
+            return Ok(RequestDocument {
+                text: text.to_owned().into(),
+                problems: Vec::new(),
+                refusal: None,
+                tape: None,
+            });
+        }
+        DeepYaml::TooDeep => format!("yaml: exceeded max depth of {}", json::MAX_DEPTH),
+        DeepYaml::Other => error.to_string(),
+    };
+    Err(ty.unreadable(BodyFormat::Yaml, body, validation, &why))
 }
 
 /// How strict decoding lists duplicate keys of YAML.

@@ -10,6 +10,9 @@ use super::json::ParsedText;
 use fairgate_gotext::Quoted;
 use fairgate_manifest::yaml::{self, ExactError, Manifest, YamlError};
 
+/// The text where it nests too deep.
+const TOO_DEEP: &str = "yaml: exceeded max depth";
+
 /// Why a body is not valid YAML. The text resembles that of kube-apiserver, which has another parser.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -27,6 +30,13 @@ pub enum ExactBodyError {
     /// It is YAML that kube-apiserver may read differently.
     #[error("fairgate does not evaluate YAML that can be read in different ways, send JSON: {0}")]
     Inexact(String),
+}
+
+impl ExactBodyError {
+    /// Whether it only nests too deep.
+    pub fn is_too_deep(&self) -> bool {
+        matches!(self, Self::Yaml(error) if error.message == TOO_DEEP)
+    }
 }
 
 /// Reads the only document of `text` as [`parse`], if kube-apiserver reads the same.
@@ -92,7 +102,7 @@ fn message(error: &YamlError) -> String {
     let text = match error {
         YamlError::Syntax { message, .. } => message.as_str(),
         YamlError::NotUtf8 { .. } => return "yaml: invalid leading UTF-8 octet".to_owned(),
-        YamlError::TooDeep => return "yaml: exceeded max depth".to_owned(),
+        YamlError::TooDeep => return TOO_DEEP.to_owned(),
         YamlError::TooLong | YamlError::TooManyParts => return format!("yaml: {error}"),
     };
     let (problem, rest) = text.split_once(" at line ").unwrap_or((text, ""));
@@ -109,7 +119,7 @@ fn message(error: &YamlError) -> String {
         return "yaml: document contains excessive aliasing".to_owned();
     }
     if problem.contains("recursion limit") {
-        return "yaml: exceeded max depth".to_owned();
+        return TOO_DEEP.to_owned();
     }
     match line(
         rest,

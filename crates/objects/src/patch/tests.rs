@@ -3,9 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::schema::{
-    Struct, Type,
-    flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
+use crate::{
+    deep_documents::on_half_of_the_stack,
+    schema::{
+        Struct, Type,
+        flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
+    },
 };
 
 /// Objects, patches to them, and the code, message and result of a server's response. `outcome` classifies
@@ -263,20 +266,22 @@ fn no_truncated_or_corrupted_patch_panics() {
 
 #[test]
 fn deep_patches_are_refused_or_stay_within_bounds() {
-    for depth in [100, 500, 10_000, 500_000] {
-        let deep = format!("{}1{}", "{\"metadata\":".repeat(depth), "}".repeat(depth));
-        let lists = format!(
-            "{{\"metadata\":{}1{}}}",
-            "[".repeat(depth),
-            "]".repeat(depth)
-        );
-        let operation = format!("[{{\"op\":\"add\",\"path\":\"/x\",\"value\":{deep}}}]");
-        for patch in [deep, lists, operation] {
-            let object = json!({"metadata": {}});
-            let patch = patch.as_bytes();
-            let _ = json_patch(&object, patch, FieldValidation::Strict);
-            let _ = merge_patch(&object, patch, FieldValidation::Ignore);
-            let _ = strategic(&FLOW_SCHEMA, &object, patch, FieldValidation::Warn);
+    on_half_of_the_stack(|| {
+        for depth in [100, 500, 10_000, 500_000] {
+            let deep = format!("{}1{}", "{\"metadata\":".repeat(depth), "}".repeat(depth));
+            let lists = format!(
+                "{{\"metadata\":{}1{}}}",
+                "[".repeat(depth),
+                "]".repeat(depth)
+            );
+            let operation = format!("[{{\"op\":\"add\",\"path\":\"/x\",\"value\":{deep}}}]");
+            for patch in [deep, lists, operation] {
+                let object = json!({"metadata": {}});
+                let patch = patch.as_bytes();
+                let _ = json_patch(&object, patch, FieldValidation::Strict);
+                let _ = merge_patch(&object, patch, FieldValidation::Ignore);
+                let _ = strategic(&FLOW_SCHEMA, &object, patch, FieldValidation::Warn);
+            }
         }
-    }
+    });
 }

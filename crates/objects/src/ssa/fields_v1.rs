@@ -13,10 +13,7 @@ use super::{
     path::{PathElement, Scalar},
     path_set::PathSet,
 };
-use crate::go;
-
-/// The greatest depth of a stored set, far above that of any schema table.
-const MAX_DEPTH: usize = 100;
+use crate::{codec::json::MAX_DEPTH, go};
 
 /// Why stored fields cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +30,7 @@ pub(super) enum FieldsError {
     /// A key whose value does not fit its type.
     #[error("{0} is not a path element")]
     BadKey(String),
-    /// More levels than any object has.
+    /// More levels than any document has.
     #[error("a set of fields must not be deeper than {MAX_DEPTH} levels")]
     TooDeep,
 }
@@ -136,6 +133,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::deep_documents::on_half_of_the_stack;
 
     #[test]
     fn a_stored_set_is_written_as_it_was_read() {
@@ -184,13 +182,20 @@ mod tests {
     }
 
     #[test]
-    fn a_set_deeper_than_any_object_is_refused() {
-        let mut fields = json!({});
-        for _ in 0..MAX_DEPTH {
-            fields = json!({"f:a": fields});
-        }
-        assert_eq!(decode(&fields), Err(FieldsError::TooDeep));
-        assert!(decode(&fields["f:a"]).is_ok());
+    fn a_set_deeper_than_any_document_is_refused() {
+        on_half_of_the_stack(|| {
+            let mut fields = json!({});
+            for _ in 0..MAX_DEPTH {
+                fields = Value::Object([("f:a".to_owned(), fields)].into_iter().collect());
+            }
+            assert_eq!(decode(&fields), Err(FieldsError::TooDeep));
+            let deepest = decode(&fields["f:a"]).unwrap();
+            assert_eq!(deepest, deepest.clone());
+            assert_eq!(encode(&deepest), fields["f:a"]);
+            let mut both = deepest.clone();
+            both.unite(deepest.clone());
+            assert_eq!(both, deepest);
+        });
     }
 
     fn step() -> impl Strategy<Value = PathElement> {

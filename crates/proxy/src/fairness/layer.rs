@@ -300,10 +300,17 @@ where
         inner: &mut S,
         mut call: Call,
         seat: Option<Seat>,
-        watch: Option<LongRunningEntry>,
+        mut watch: Option<LongRunningEntry>,
     ) -> Self {
         if let Some(seat) = &seat {
             seat.observe_body(call.request.body_mut());
+            if let Some(watch) = &mut watch {
+                match seat.shadowed() {
+                    Some(execution) => execution.hold_place(watch.take_place()),
+                    None if seat.is_refused() => drop(watch.take_place()),
+                    None => {}
+                }
+            }
         }
         let held = match seat {
             None => HeldResources::Nothing,

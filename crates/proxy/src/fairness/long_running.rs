@@ -38,23 +38,29 @@ impl Caps {
 #[derive(Debug)]
 pub struct LongRunning {
     caps: Mutex<Caps>,
+    /// Those that count against the limits.
     total: AtomicU32,
-    /// Running requests that do not count against the limits.
-    beyond: AtomicU32,
+    running: AtomicU32,
     by_user: DashMap<String, u32>,
     /// The running requests, by the numbers of their entries.
     requests: DashMap<u64, Arc<RequestDigest>>,
     entries: AtomicU64,
 }
 
-/// Counts one long-running request; dropping it makes room for another.
+/// One running request, as metrics see it, and its place within the limits.
 #[derive(Debug)]
 pub(super) struct LongRunningEntry {
     of: Arc<LongRunning>,
     number: u64,
+    /// `None` if it does not count against the limits.
+    place: Option<LongRunningPlace>,
+}
+
+/// Counts one request against the limits; dropping it makes room for another.
+#[derive(Debug)]
+pub(super) struct LongRunningPlace {
+    of: Arc<LongRunning>,
     digest: Arc<RequestDigest>,
-    /// Whether it counts against the limits.
-    is_counted: bool,
 }
 
 impl LongRunning {
@@ -63,7 +69,7 @@ impl LongRunning {
         Self {
             caps: Mutex::new(caps),
             total: AtomicU32::new(0),
-            beyond: AtomicU32::new(0),
+            running: AtomicU32::new(0),
             by_user: DashMap::new(),
             requests: DashMap::new(),
             entries: AtomicU64::new(0),
@@ -82,7 +88,7 @@ impl LongRunning {
 
     /// How many are running.
     pub fn running(&self) -> u32 {
-        self.total.load(Ordering::Relaxed) + self.beyond.load(Ordering::Relaxed)
+        self.running.load(Ordering::Relaxed)
     }
 
     /// Calls `see` with each running request, in no particular order. O(requests).
@@ -99,28 +105,34 @@ impl LongRunning {
             return None;
         }
         // Made before the user's limit is checked: dropping it takes back everything.
-        let entry = self.entry(digest, true);
+        let place = LongRunningPlace {
+            of: Arc::clone(self),
+            digest: Arc::clone(digest),
+        };
         let user = digest.user.name.clone();
         let mut count = self.by_user.entry(user).or_insert(0);
         *count += 1;
         let too_many = *count > caps.per_user;
         drop(count);
-        (!too_many).then_some(entry)
+        (!too_many).then(|| self.entry(digest, Some(place)))
     }
 
     /// Adds a request beyond the limits, which does not count against them.
     pub(super) fn enter_beyond(self: &Arc<Self>, digest: &Arc<RequestDigest>) -> LongRunningEntry {
-        self.beyond.fetch_add(1, Ordering::Relaxed);
-        self.entry(digest, false)
+        self.entry(digest, None)
     }
 
-    fn entry(self: &Arc<Self>, digest: &Arc<RequestDigest>, is_counted: bool) -> LongRunningEntry {
+    fn entry(
+        self: &Arc<Self>,
+        digest: &Arc<RequestDigest>,
+        place: Option<LongRunningPlace>,
+    ) -> LongRunningEntry {
         let entry = LongRunningEntry {
             of: Arc::clone(self),
             number: self.entries.fetch_add(1, Ordering::Relaxed),
-            digest: Arc::clone(digest),
-            is_counted,
+            place,
         };
+        self.running.fetch_add(1, Ordering::Relaxed);
         self.requests.insert(entry.number, Arc::clone(digest));
         entry
     }
@@ -134,14 +146,23 @@ impl LongRunning {
     }
 }
 
+impl LongRunningEntry {
+    /// Takes its place within the limits, which ends otherwise than the request.
+    pub(super) fn take_place(&mut self) -> Option<LongRunningPlace> {
+        self.place.take()
+    }
+}
+
 impl Drop for LongRunningEntry {
     fn drop(&mut self) {
+        self.of.requests.remove(&self.number);
+        self.of.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for LongRunningPlace {
+    fn drop(&mut self) {
         let this = &self.of;
-        this.requests.remove(&self.number);
-        if !self.is_counted {
-            this.beyond.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
         this.total.fetch_sub(1, Ordering::Relaxed);
         let user = &self.digest.user.name;
         if let Some(mut count) = this.by_user.get_mut(user) {

@@ -17,6 +17,7 @@ use super::{
     seat::{Hold, Seat, observe_execution},
     shadow::ShadowedExecution,
     waiters::{WaitDecision, Waiter},
+    watch_init::Watcher,
 };
 use fairgate_call::{FlowRejection, RequestContext, RequestKind, UnenforcedDecision};
 use fairgate_core::{
@@ -210,7 +211,12 @@ impl QueuedRequest {
         execution
     }
 
-    async fn follow(mut self: Box<Self>, execution: Rc<ShadowedExecution>) {
+    async fn follow(self: Box<Self>, execution: Rc<ShadowedExecution>) {
+        self.wait_and_hold(&execution).await;
+        execution.leave_place();
+    }
+
+    async fn wait_and_hold(mut self: Box<Self>, execution: &ShadowedExecution) {
         let decision = tokio::select! {
             biased;
             decision = poll_fn(|cx| self.poll_decision(cx)) => decision,
@@ -223,13 +229,20 @@ impl QueuedRequest {
             .not_enforced(&UnenforcedDecision { wait, refused });
         if let Ok(ticket) = decision {
             self.begin();
-            self.hold(ticket, &execution).await;
+            let since = self.gate.now();
+            let is_watch = self.kind == RequestKind::Watch;
+            let watcher = is_watch.then(|| Watcher::new(&self.gate, &self.digest.info));
+            self.hold(ticket, since, execution).await;
+            if let Some(watcher) = watcher {
+                let lasted = execution.until_watch_end().await;
+                self.until(since.plus(lasted)).await;
+                drop(watcher);
+            }
         }
     }
 
     /// Holds its seats for as long as the request took to execute.
-    async fn hold(&self, ticket: Ticket<Waiter>, execution: &ShadowedExecution) {
-        let since = self.gate.now();
+    async fn hold(&self, ticket: Ticket<Waiter>, since: Time, execution: &ShadowedExecution) {
         let until = match self.kind {
             // Its own guard sees to it that its initialization ends.
             RequestKind::Watch => Time::NEVER,
@@ -237,10 +250,13 @@ impl QueuedRequest {
         };
         self.gate.hold(self.waiter, ticket, until);
         let end = execution.until_end().await;
-        let due = self.gate.clock().instant(since.plus(end.took));
-        tokio::time::sleep_until(due).await;
+        self.until(since.plus(end.took)).await;
         observe_execution(self.cells(), self.kind, end.took);
         self.gate
             .end_execution(self.waiter, end.took, end.is_refused);
+    }
+
+    async fn until(&self, due: Time) {
+        tokio::time::sleep_until(self.gate.clock().instant(due)).await;
     }
 }

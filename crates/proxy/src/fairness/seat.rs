@@ -100,6 +100,16 @@ impl Seat {
         }
     }
 
+    /// The request as the shadow that waits for its seats sees it, if one does.
+    pub(super) fn shadowed(&self) -> Option<&Rc<ShadowedExecution>> {
+        self.shadowed.as_ref()
+    }
+
+    /// Whether the request only executes because its refusal is not enforced.
+    pub(super) fn is_refused(&self) -> bool {
+        !self.is_seated && self.shadowed.is_none()
+    }
+
     /// How long the request has been executing.
     pub fn elapsed(&self) -> Duration {
         self.gate.now().since(self.since)

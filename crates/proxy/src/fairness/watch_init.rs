@@ -23,7 +23,7 @@ use http::StatusCode;
 use http_body::Body as _;
 use tokio::task::AbortHandle;
 
-use super::{abandoned::AbandonedRequest, gate::Gate, seat::Seat};
+use super::{abandoned::AbandonedRequest, gate::Gate, seat::Seat, shadow::ShadowedExecution};
 use fairgate_call::{BodyEnd, RemainingReply, Reply, ReplyGuard, RequestContext};
 use fairgate_core::{
     apf::{Semantics, watchers::WatchKey},
@@ -71,7 +71,8 @@ pub(super) struct WatchGuard {
     tail: AnnotationSearch,
     timer: Option<AbortHandle>,
     /// Dropped with the guard.
-    registration: WatchRegistration,
+    registration: Registration,
+    gate: Rc<Gate>,
 }
 
 /// What the guard shares with the task that keeps time.
@@ -82,14 +83,15 @@ struct Initializing {
     context: Rc<RequestContext>,
 }
 
-/// The registration of a watch as a watcher; dropping it ends it.
-struct WatchRegistration {
+/// A watch among the watchers that writes wake; dropping it ends that.
+#[derive(Debug)]
+pub(super) struct Watcher {
     gate: Rc<Gate>,
     key: Option<WatchKey>,
 }
 
-impl WatchRegistration {
-    fn new(gate: &Rc<Gate>, info: &RequestInfo) -> Self {
+impl Watcher {
+    pub(super) fn new(gate: &Rc<Gate>, info: &RequestInfo) -> Self {
         let key = gate
             .flow_control()
             .with_watchers(|watchers| watchers.register(info));
@@ -100,7 +102,7 @@ impl WatchRegistration {
     }
 }
 
-impl Drop for WatchRegistration {
+impl Drop for Watcher {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.gate
@@ -110,14 +112,33 @@ impl Drop for WatchRegistration {
     }
 }
 
+/// Whether a watch that executes is a watcher.
+enum Registration {
+    /// It is.
+    Own { _watcher: Watcher },
+    /// Its shadow is, from when that starts; it learns how long the watch lasts, which executes since then.
+    Shadow(Rc<ShadowedExecution>, Time),
+    /// With enforcement it would have been refused.
+    Nothing,
+}
+
 impl WatchGuard {
     /// A guard of a watch that has its seat and will be sent next.
     pub(super) fn new(seat: Seat, context: Rc<RequestContext>) -> Self {
+        let gate = Rc::clone(seat.gate());
+        let registration = match seat.shadowed() {
+            Some(execution) => Registration::Shadow(Rc::clone(execution), gate.now()),
+            None if seat.is_refused() => Registration::Nothing,
+            None => Registration::Own {
+                _watcher: Watcher::new(&gate, &seat.digest().info),
+            },
+        };
         Self {
             sign: InitSign::of(&seat.digest().info),
             tail: AnnotationSearch::default(),
             timer: None,
-            registration: WatchRegistration::new(seat.gate(), &seat.digest().info),
+            registration,
+            gate,
             initializing: Rc::new(Initializing {
                 last_data: Cell::new(Time::ZERO),
                 seat: RefCell::new(Some(seat)),
@@ -158,7 +179,7 @@ impl WatchGuard {
 
     /// The response has begun. From here on the watch has its own time limit.
     pub(super) fn answered(&mut self) {
-        let gate = Rc::clone(&self.registration.gate);
+        let gate = Rc::clone(&self.gate);
         let semantics = gate.policy().view.policy().settings().semantics;
         let limit = (semantics == Semantics::Improved).then(|| gate.now().plus(MAX_INITIALIZATION));
         if let Some(seat) = &*self.initializing.seat.borrow() {
@@ -177,9 +198,7 @@ impl WatchGuard {
     }
 
     fn note_data(&self) {
-        self.initializing
-            .last_data
-            .set(self.registration.gate.now());
+        self.initializing.last_data.set(self.gate.now());
     }
 
     /// Starts the task that ends the initialization after a `pause`, or at the limit.
@@ -187,7 +206,7 @@ impl WatchGuard {
         if pause.is_none() && limit.is_none() {
             return;
         }
-        let gate = Rc::clone(&self.registration.gate);
+        let gate = Rc::clone(&self.gate);
         let task = Rc::clone(&self.initializing).end_in_time(gate, pause, limit);
         self.timer = Some(fairgate_base::turns::spawn_local_boxed(task).abort_handle());
     }
@@ -299,6 +318,9 @@ impl ReplyGuard for WatchGuard {
 impl Drop for WatchGuard {
     fn drop(&mut self) {
         self.initialized();
+        if let Registration::Shadow(execution, since) = &self.registration {
+            execution.watch_ended(self.gate.now().since(*since));
+        }
     }
 }
 

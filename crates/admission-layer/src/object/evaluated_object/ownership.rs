@@ -17,9 +17,6 @@ use super::{
 };
 use crate::request::facts::WriteFacts;
 
-/// How deep the fields of a custom resource are told apart.
-const MAX_DEPTH: u32 = 64;
-
 /// A built-in kind in all its versions.
 struct BuiltIn {
     group: String,
@@ -207,7 +204,7 @@ fn custom_fields(object: &Value, is_status_owned: bool, owner: (&str, &Fresh)) -
         if name == "metadata" {
             fields.extend(metadata_fields(value, owner));
         } else if is_owned {
-            fields.extend([owned_field((name, value), 0)]);
+            fields.extend([owned_field((name, value))]);
         }
     }
     Value::Object(fields)
@@ -234,12 +231,12 @@ fn metadata_fields(metadata: &Value, (manager, fresh): (&str, &Fresh)) -> Option
     fields.map(|fields| ("f:metadata".to_owned(), fields.take()))
 }
 
-fn owned_field((name, value): (&String, &Value), depth: u32) -> (String, Value) {
+fn owned_field((name, value): (&String, &Value)) -> (String, Value) {
     let mut fields = Map::new();
     let members = value.as_object().filter(|members| !members.is_empty());
-    if let Some(members) = members.filter(|_| depth < MAX_DEPTH) {
+    if let Some(members) = members {
         fields.insert(".".to_owned(), json!({}));
-        fields.extend(members.iter().map(|member| owned_field(member, depth + 1)));
+        fields.extend(members.iter().map(owned_field));
     }
     (format!("f:{name}"), Value::Object(fields))
 }

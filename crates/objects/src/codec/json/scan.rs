@@ -8,9 +8,10 @@ use crate::{
 };
 use fairgate_gotext::{QuotedChar, push_utf8};
 
-/// Lists and objects that may be open at once. Go allows 10000; no object needs more than a dozen,
-/// and this bound lets later code recurse over a value.
-pub(crate) const MAX_DEPTH: usize = 512;
+/// Lists and objects that may be open at once: as many as Go's `encoding/json` and `sigs.k8s.io/json` allow.
+///
+/// Whoever reads a text recurses over its value, be it to drop it, and needs a stack of [`STACK_BYTES`](super::STACK_BYTES).
+pub const MAX_DEPTH: usize = 10_000;
 
 /// So many bytes of a text make a token, in bodies of usual form.
 const TOKEN_BYTES: usize = 8;
@@ -31,6 +32,9 @@ pub enum SyntaxError {
         /// What was being read.
         context: &'static str,
     },
+    /// More lists and objects are open at once than [`MAX_DEPTH`].
+    #[error("invalid character {} exceeded max depth", QuotedChar(char::from(*.0)))]
+    TooDeep(u8),
     /// More than `MAX_OBJECTS` objects.
     #[error("more than {MAX_OBJECTS} objects")]
     TooManyObjects,
@@ -194,9 +198,9 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn open(&mut self) -> Result<(), SyntaxError> {
+    fn open(&mut self, bracket: u8) -> Result<(), SyntaxError> {
         if self.depth >= MAX_DEPTH {
-            return Err(self.unexpected("exceeded max depth"));
+            return Err(SyntaxError::TooDeep(bracket));
         }
         self.depth += 1;
         self.at += 1;
@@ -209,7 +213,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn list(&mut self) -> Result<(), SyntaxError> {
-        self.open()?;
+        self.open(b'[')?;
         let (start, mut items) = (self.tokens.len(), 0);
         self.tokens.push(JsonToken::List(TokenCount::default()));
         if self.next_token() == Some(b']') {
@@ -232,7 +236,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn object(&mut self) -> Result<(), SyntaxError> {
-        self.open()?;
+        self.open(b'{')?;
         self.objects += 1;
         if self.objects > MAX_OBJECTS {
             return Err(SyntaxError::TooManyObjects);

@@ -9,10 +9,11 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use fairgate_base::clock::Clock;
 use fairgate_call::{
-    BodyEnd, Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext,
-    RequestObserver, ResetLimits, UnenforcedDecision,
+    BodyEnd, BodyError, Call, ClientBody, Inbound, Peer, Refusal, Reply, ReplyBody, RequestContext,
+    RequestKind, RequestObserver, ResetLimits, UnenforcedDecision,
 };
 use fairgate_core::{
     apf::{ObjectSet, Policy, PolicySettings, Semantics, objects::Bootstrap},
@@ -22,7 +23,8 @@ use fairgate_core::{
 };
 use fairgate_testkit::random::Random;
 use futures_util::future::LocalBoxFuture;
-use http_body_util::BodyExt as _;
+use http_body::Body;
+use http_body_util::{BodyExt as _, StreamBody};
 use serde_json::{Value, json};
 use tower::{Layer as _, Service};
 
@@ -38,6 +40,19 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(240);
 /// on who set its timer first.
 const MEAN_SERVICE: f64 = 5_000.0;
 
+/// What is requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    Read,
+    /// Its events take [`EVENTS`] after it is initialized.
+    Watch,
+    /// It wakes those who watch.
+    Write,
+}
+
+/// How long the events of a watch come.
+const EVENTS: Duration = Duration::from_secs(40);
+
 /// A request of an open loop: clients send it however long earlier ones take.
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
@@ -45,7 +60,7 @@ struct Arrival {
     at: u64,
     user: u64,
     takes: Duration,
-    is_watch: bool,
+    kind: Sent,
     /// Whether its client resets it a millisecond later.
     is_reset: bool,
 }
@@ -68,7 +83,7 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
                 at: at as u64,
                 user,
                 takes: Duration::from_millis(exponential(MEAN_SERVICE) as u64 + 1),
-                is_watch: false,
+                kind: Sent::Read,
                 is_reset: false,
             });
         }
@@ -93,11 +108,23 @@ impl Service<Call> for TimedUpstream {
     fn call(&mut self, call: Call) -> Self::Future {
         let takes = call.request.headers()["takes"].to_str().unwrap();
         let takes = Duration::from_millis(takes.parse().unwrap());
+        let is_watch = call.kind == RequestKind::Watch;
         Box::pin(async move {
             tokio::time::sleep(takes).await;
-            Ok(http::Response::new(ReplyBody::full("done")))
+            Ok(http::Response::new(if is_watch {
+                ReplyBody::boxed(events())
+            } else {
+                ReplyBody::full("done")
+            }))
         })
     }
+}
+
+/// A body of unknown length that ends after a while.
+fn events() -> impl Body<Data = Bytes, Error = BodyError> {
+    let mut end = Box::pin(tokio::time::sleep(EVENTS));
+    let frames = futures_util::stream::poll_fn(move |cx| end.as_mut().poll(cx).map(|()| None));
+    StreamBody::new(frames)
 }
 
 /// What became of requests, with enforcement or without.
@@ -140,6 +167,12 @@ struct Counts {
     waited: u64,
     refused: u64,
     executed: u64,
+    /// Watches that were initialized.
+    initialized: u64,
+    /// Writes, and how many watchers they concern.
+    woken: (u64, f64),
+    /// All that arrived, and how wide they are.
+    widths: (u64, f64),
     /// Premature resets, and requests refused because of them.
     resets: (u64, u64),
 }
@@ -203,12 +236,17 @@ impl World {
     }
 
     fn send(&mut self, arrival: Arrival) {
-        let target = if arrival.is_watch {
-            "/api/v1/namespaces/a/pods?watch=true&resourceVersion=1"
-        } else {
-            "/api/v1/namespaces/a/pods/b"
+        let (method, target) = match arrival.kind {
+            Sent::Read => ("GET", "/api/v1/namespaces/a/pods/b"),
+            Sent::Watch => (
+                "GET",
+                "/api/v1/namespaces/a/pods?watch=true&resourceVersion=1",
+            ),
+            Sent::Write => ("DELETE", "/api/v1/namespaces/a/pods/b"),
         };
-        let request = http::Request::get(target)
+        let request = http::Request::builder()
+            .method(method)
+            .uri(target)
             .header("takes", arrival.takes.as_millis().to_string())
             .body(ClientBody::empty())
             .unwrap();
@@ -265,6 +303,9 @@ impl World {
             waited: 0,
             refused: 0,
             executed: 0,
+            initialized: 0,
+            woken: (0, 0.0),
+            widths: (0, 0.0),
             resets: (
                 self.flow_control.premature.total(),
                 self.flow_control.premature.refused(),
@@ -279,6 +320,21 @@ impl World {
                 counts.waited += values(cells, |cells, total| cells.wait_executed.add_to(total));
                 counts.refused += values(cells, |cells, total| cells.wait_refused.add_to(total));
                 counts.executed += values(cells, |cells, total| cells.execution.add_to(total));
+                counts.initialized += values(cells, |cells, total| cells.watch_init.add_to(total));
+                let both = [
+                    (
+                        &mut counts.woken,
+                        total(cells, |cells, total| cells.watch_count.add_to(total)),
+                    ),
+                    (
+                        &mut counts.widths,
+                        total(cells, |cells, total| cells.seats.add_to(total)),
+                    ),
+                ];
+                for (sum, of) in both {
+                    sum.0 += of.count();
+                    sum.1 += of.sum;
+                }
             }
         });
         counts
@@ -286,9 +342,13 @@ impl World {
 }
 
 fn values(cells: &FlowCells, add: fn(&FlowCells, &mut HistogramTotal)) -> u64 {
+    total(cells, add).count()
+}
+
+fn total(cells: &FlowCells, add: fn(&FlowCells, &mut HistogramTotal)) -> HistogramTotal {
     let mut total = HistogramTotal::default();
     add(cells, &mut total);
-    total.count()
+    total
 }
 
 /// Sends `arrivals`, and waits until nothing executes or waits.
@@ -375,15 +435,62 @@ fn what_is_observed_is_what_enforcement_does() {
 }
 
 /// Requests of user 1 at these milliseconds, so many at a time, which take 100 s.
-fn of_first_user(at: u64, number: usize, is_watch: bool, is_reset: bool) -> Vec<Arrival> {
+fn of_first_user(at: u64, number: usize, kind: Sent, is_reset: bool) -> Vec<Arrival> {
     let one = Arrival {
         at,
         user: 1,
         takes: Duration::from_secs(100),
-        is_watch,
+        kind,
         is_reset,
     };
     vec![one; number]
+}
+
+/// A watch that would have waited begins and ends later with enforcement, and so do its places: among the watchers that a write wakes, which
+/// makes the write wider, and among the watches of its user. One that would have been refused has neither.
+#[test]
+fn watches_that_are_observed_count_from_when_they_would_begin() {
+    let queuing = |length: u32| {
+        let queuing = json!({"queues": 8, "handSize": 2, "queueLengthLimit": length});
+        json!({"type": "Queue", "queuing": queuing})
+    };
+    for (name, response) in [
+        ("long queues", queuing(50)),
+        ("short queues", queuing(4)),
+        ("no queues", json!({"type": "Reject"})),
+    ] {
+        for (seed, per_user) in [(0, 1000), (1, 1000), (2, 12)] {
+            let mut all = arrivals(seed);
+            for (number, arrival) in all.iter_mut().enumerate() {
+                arrival.kind = match number % 4 {
+                    0 | 1 => Sent::Watch,
+                    2 => Sent::Write,
+                    _ => Sent::Read,
+                };
+            }
+            let what = format!("{name}, seed {seed}, {per_user} watches of a user");
+            let play = |enforcement| {
+                let mut settings = settings(enforcement, 1000);
+                let total = u32::MAX;
+                settings.watches = Caps { per_user, total };
+                play(policy(&response, Semantics::Improved), settings, &all)
+            };
+            let (enforced, waits) = play(Enforcement::Enforce);
+            let (observed, shadows) = play(Enforcement::Observe);
+            assert!(
+                enforced.initialized > 100 && enforced.woken.1 > 100.0,
+                "{enforced:?}"
+            );
+            assert_eq!(observed, enforced, "{what}");
+            assert_eq!(shadows.refusals, waits.refusals, "{what}");
+            // Otherwise nothing would be compared.
+            let is_limited = shadows.refusals.borrow().contains_key("too-many-watches");
+            assert!(
+                is_limited || per_user > 12 || name != "long queues",
+                "{what}"
+            );
+        }
+    }
 }
 
 /// Plays what one user sends beyond a limit, and what another sends beside it that waits for nobody with enforcement.
@@ -396,7 +503,7 @@ fn compare_beyond_limits(
         at: 2_500 + 4_000 * number,
         user: 2,
         takes: Duration::from_secs(3),
-        is_watch: false,
+        kind: Sent::Read,
         is_reset: false,
     }));
     arrivals.sort_by_key(|arrival| arrival.at);
@@ -425,11 +532,11 @@ fn compare_beyond_limits(
 #[test]
 fn watches_beyond_their_limit_take_no_seat_when_they_are_observed() {
     let arrivals = [
-        of_first_user(0, 2, true, false),
-        of_first_user(1_000, 9, true, false),
+        of_first_user(0, 2, Sent::Watch, false),
+        of_first_user(1_000, 9, Sent::Watch, false),
         // Those of the beginning have ended.
-        of_first_user(105_000, 2, true, false),
-        of_first_user(106_000, 3, true, false),
+        of_first_user(145_000, 2, Sent::Watch, false),
+        of_first_user(146_000, 3, Sent::Watch, false),
     ];
     let limit = |settings: &mut FlowControlSettings| {
         settings.watches = Caps {
@@ -443,15 +550,15 @@ fn watches_beyond_their_limit_take_no_seat_when_they_are_observed() {
 #[test]
 fn requests_after_too_many_resets_take_no_seat_when_they_are_observed() {
     // One more than are allowed.
-    let resets = (0..5).flat_map(|number| of_first_user(10 * number, 1, false, true));
+    let resets = (0..5).flat_map(|number| of_first_user(10 * number, 1, Sent::Read, true));
     let arrivals = [
         resets.collect(),
-        of_first_user(1_000, 6, false, false),
+        of_first_user(1_000, 6, Sent::Read, false),
         // They do not count as resets again.
-        of_first_user(2_000, 6, false, true),
-        of_first_user(2_000, 1, true, false),
+        of_first_user(2_000, 6, Sent::Read, true),
+        of_first_user(2_000, 1, Sent::Watch, false),
         // By then half of the resets are forgotten.
-        of_first_user(21_000, 1, false, false),
+        of_first_user(21_000, 1, Sent::Read, false),
     ];
     let limit = |settings: &mut FlowControlSettings| {
         settings.resets = ResetLimits {
