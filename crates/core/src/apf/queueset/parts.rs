@@ -180,6 +180,7 @@ impl<W: Copy> QueueSet<W> {
         let more = most.saturating_sub(self.lingering.displaced());
         if more > 0 {
             self.lingering.displace(more);
+            self.account();
         }
     }
 

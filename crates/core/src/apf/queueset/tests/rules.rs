@@ -289,6 +289,23 @@ fn a_cancelled_request_takes_back_its_demand_for_seats() {
 }
 
 #[test]
+fn seats_that_are_displaced_above_a_lower_limit_are_in_the_demand_no_longer() {
+    let lingering = Work {
+        final_seats: 2,
+        additional_latency: Duration::from_millis(200),
+        ..Work::ONE
+    };
+    let mut stage = Stage::new(improved(two_queues(), 2));
+    stage.arrive(at(0), "a", 0, lingering);
+    stage.finish(at(10), "a");
+    stage
+        .set
+        .set_limit(at(20), 1, 2, &mut QueueSetEvents::default());
+    stage.set.displace_above_limit(at(20));
+    stage.set.check_invariants();
+}
+
+#[test]
 fn waiting_requests_are_reported_with_their_place_and_executing_ones_without() {
     for semantics in [Semantics::Compatible, Semantics::Improved] {
         let mut stage = Stage::new(QueueSet::new(semantics, two_queues(), 1, Time::ZERO));
