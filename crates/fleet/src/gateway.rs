@@ -377,7 +377,11 @@ impl FleetGateway {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{records::FlowWork, settings::Reclaim};
+    use crate::{
+        grants::Grants,
+        records::{FlowWork, LedgerEntry, Reported},
+        settings::Reclaim,
+    };
 
     fn at(millis: u64) -> Time {
         Time::from_nanos(millis * 1_000_000)
@@ -399,9 +403,20 @@ mod tests {
             name: "a".to_owned(),
             incarnation: 1,
         };
-        let mut gateway = FleetGateway::new(settings, identity, at(0));
+        let mut gateway = FleetGateway::new(settings, identity.clone(), at(0));
         let ledger = SeatLedger {
             epoch: Epoch(1),
+            entries: vec![LedgerEntry {
+                gateway: identity,
+                standing: Standing::Member,
+                grant: 5,
+                levels: Vec::new(),
+                reported: Reported {
+                    sequence: 1,
+                    ..Reported::default()
+                },
+                outstanding: Grants::only(Epoch(1), 5),
+            }],
             flows: vec![FlowWork {
                 level: "low".to_owned(),
                 flow: 7,
