@@ -2,7 +2,7 @@
 //!
 //! Not here: the protocol (`fairgate-fleet`), and how limits keep within a grant (`fairgate-core`'s dispatcher).
 
-use std::{cmp::Reverse, collections::BTreeMap, env, fs, sync::Arc, time::Duration};
+use std::{env, fs, sync::Arc, time::Duration};
 
 use serde_json::json;
 
@@ -19,9 +19,8 @@ use fairgate_core::{
     apf::{
         Seats,
         borrowing::LevelLimits,
-        dispatcher::{LevelUse, SharedSeats},
+        dispatcher::SharedSeats,
         policy::{LevelKind, Policy},
-        queueset::FlowUse,
         seat_lease::SeatLease,
     },
     sync::{Mutex, lock},
@@ -31,7 +30,7 @@ use fairgate_fleet::{
     division::{FleetDivision, FleetLevel},
     gateway::Load,
     identity::GatewayRun,
-    records::{FlowLoad, LevelLoad},
+    received::ReceivedWork,
     remote::Charge,
     settings::{Reclaim, Settings},
 };
@@ -44,10 +43,6 @@ use fairgate_observe::{HealthChecks, Telemetry, catalogue};
 use fairgate_proxy::{fairness::FlowControl, serve::DrainPhase};
 use fairgate_upstream::servers::UpstreamServers;
 
-/// The flows of a report.
-const MOST_FLOWS: usize = 64;
-/// The flows of a level that are looked at for a report, under the lock of the level.
-const MOST_EXAMINED: usize = 4096;
 /// The pause between two attempts to get the fleet's hash key.
 const KEY_RETRY: Duration = Duration::from_secs(2);
 /// A ledger that is not read for so long is stale: a third of what a grant outlives.
@@ -267,6 +262,7 @@ fn age(since: Option<Time>, now: Time) -> Duration {
 pub(crate) fn no_seats() -> SharedSeats {
     SharedSeats {
         seats: 0,
+        levels: Vec::new(),
         floor: 0,
         lease: Arc::new(SeatLease::new(Time::NEVER)),
     }
@@ -321,60 +317,14 @@ impl FleetSeats {
     }
 }
 
-/// What each flow received here, by level and flow.
-#[derive(Default)]
-struct ReceivedWork {
-    sampled: Option<Time>,
-    by_flow: BTreeMap<(Arc<str>, u64), u64>,
-}
-
-impl ReceivedWork {
-    /// Adds what flows hold now for the time since the last sample, and sets their work. Flows that are not active are forgotten: when
-    /// they come back, their work counts from 0, as that of a gateway that was restarted.
-    fn add(&mut self, now: Time, flows: &mut [(Arc<str>, FlowUse, u64)]) {
-        let elapsed = now.since(self.sampled.replace(now).unwrap_or(now));
-        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let mut before = std::mem::take(&mut self.by_flow);
-        for (level, used, work) in flows {
-            let key = (Arc::clone(level), used.flow);
-            let received = millis.saturating_mul(used.in_use.into());
-            *work = before.remove(&key).unwrap_or(0).saturating_add(received);
-            self.by_flow.insert(key, *work);
-        }
-    }
-}
-
 impl SeatUser for FleetSeats {
     fn load(&self) -> Load {
-        let dispatcher = self.flow_control.dispatcher();
-        let uses = dispatcher.level_uses();
-        let mut flows = Vec::new();
-        for (name, level) in dispatcher.levels() {
-            let uses: Vec<_> = level.inspect(|set| set.flow_uses(MOST_EXAMINED).collect());
-            flows.extend(uses.into_iter().map(|used| (Arc::clone(&name), used, 0)));
-        }
-        flows.sort_by_key(|(_, used, _)| (Reverse(used.demand), used.flow));
-        flows.truncate(MOST_FLOWS);
-        lock(&self.received).add(self.clock.now(), &mut flows);
-        let flows = flows.into_iter().map(|(level, used, work)| FlowLoad {
-            level: level.to_string(),
-            flow: used.flow,
-            tenant: used.tenant,
-            demand: used.demand,
-            work,
-        });
-        Load {
-            executing: uses.iter().map(LevelUse::held).sum(),
-            levels: uses
-                .iter()
-                .map(|level| LevelLoad {
-                    level: level.level.to_string(),
-                    held: level.held(),
-                    demand: Seats::try_from(level.demand).unwrap_or(Seats::MAX),
-                })
-                .collect(),
-            flows: flows.collect(),
-        }
+        lock(&self.received).load(self.flow_control.dispatcher())
+    }
+
+    fn sample(&self) {
+        let now = self.clock.now();
+        lock(&self.received).sample(now, self.flow_control.dispatcher());
     }
 
     fn use_seats(&self, now: Time, seats: SharedSeats) {

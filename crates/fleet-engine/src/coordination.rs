@@ -9,7 +9,7 @@ use fairgate_fleet::{
     settings::Settings,
 };
 
-use crate::engine::{EngineError, StoreOutcome};
+use crate::engine::{EngineError, StoreOutcome, StoredRecord};
 
 /// This gateway as coordinator, if it is elected.
 #[derive(Debug)]
@@ -101,5 +101,59 @@ impl Coordination {
             Err(_) => coordinator.unanswered(attempt),
         }
         None
+    }
+}
+
+/// A report that cannot be read, or whose gateway goes by other terms, stops the coordinator: the gateway may use seats that nobody
+/// would count.
+pub(crate) fn parse_report(
+    record: &StoredRecord,
+    terms: &str,
+) -> Result<(Report, KeyRevision), EngineError> {
+    let report = Report::parse(&record.value);
+    let report = report.map_err(|error| EngineError::new(format!("a report: {error}")))?;
+    // One that has left uses no seat, whatever its terms were.
+    let has_left = report.leaving && report.held == 0;
+    if report.terms != terms && !report.terms.is_empty() && !has_left {
+        let (name, theirs) = (&report.gateway.name, &report.terms);
+        return Err(EngineError::new(format!(
+            "gateway {name} has other settings of the fleet ({theirs}) than this one ({terms}); give all the same"
+        )));
+    }
+    Ok((report, record.revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn record(terms: &str, leaving: bool, held: u32) -> StoredRecord {
+        let report = json!({
+            "version": 1, "gateway": {"name": "a", "incarnation": 1}, "sequence": 1, "epoch": 1, "held": held, "lapsed": false,
+            "leaving": leaving, "terms": terms,
+        });
+        StoredRecord {
+            value: serde_json::to_vec(&report).unwrap(),
+            revision: KeyRevision(7),
+        }
+    }
+
+    #[test]
+    fn other_terms_stop_the_coordinator_unless_the_gateway_has_left() {
+        for (terms, leaving, held, stops) in [
+            ("same", false, 5, false),
+            ("other", false, 5, true),
+            ("other", true, 5, true),
+            ("other", false, 0, true),
+            ("other", true, 0, false),
+        ] {
+            let parsed = parse_report(&record(terms, leaving, held), "same");
+            assert_eq!(
+                parsed.is_err(),
+                stops,
+                "{terms} {leaving} {held}: {parsed:?}"
+            );
+        }
     }
 }

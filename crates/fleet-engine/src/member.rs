@@ -11,6 +11,7 @@ use std::{sync::Arc, time::Duration};
 use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::{Seats, dispatcher::SharedSeats, seat_lease::SeatLease},
+    random::Random,
     sync,
     time::Time,
 };
@@ -19,7 +20,7 @@ use fairgate_fleet::{
     division::FleetDivision,
     gateway::{FleetGateway, GatewayState, Load},
     identity::{Epoch, Fence, GatewayRun, KeyRevision},
-    records::{FormatError, Report, SeatLedger},
+    records::{FormatError, LevelGrant, Report, SeatLedger},
     remote::{Charge, RemoteCharges},
     settings::Settings,
 };
@@ -29,7 +30,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
-    coordination::Coordination,
+    coordination::{Coordination, parse_report},
     engine::{EngineError, FleetEngine, FleetKey, StoreOutcome, StoredRecord},
     status::{FleetStatus, LEDGER_LOST, state_name},
 };
@@ -41,6 +42,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub trait SeatUser: Send + Sync + 'static {
     /// What is held and asked for. The seats executing are those that may be in use until limits are changed.
     fn load(&self) -> Load;
+
+    /// Looks at what flows hold now, to know what they receive. Called at a random moment between two turns.
+    fn sample(&self);
 
     /// Uses these seats from now on.
     fn use_seats(&self, now: Time, seats: SharedSeats);
@@ -79,8 +83,8 @@ pub struct FleetMember<E, S> {
     own_key: OwnKey,
     /// The lease of the grant in use; `None` without a grant.
     lease: Option<sync::Arc<SeatLease>>,
-    /// What flow control was last given: seats and floor, and whether there is a grant.
-    given: Option<(Seats, Seats, bool)>,
+    /// What flow control was last given.
+    given: Option<GivenSeats>,
     coordination: Coordination,
     remote: RemoteCharges,
     /// The last ledger that this gateway, or another one by its report, has applied. One that is read later is no older, unless somebody
@@ -88,6 +92,15 @@ pub struct FleetMember<E, S> {
     known_epoch: Epoch,
     state: Option<GatewayState>,
     problem: Option<String>,
+}
+
+/// What flow control was given.
+#[derive(Debug, PartialEq, Eq)]
+struct GivenSeats {
+    seats: Seats,
+    levels: Vec<LevelGrant>,
+    floor: Seats,
+    is_granted: bool,
 }
 
 /// What is known of the key of this gateway's report.
@@ -156,10 +169,16 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
 
     async fn work(&mut self, elected: &watch::Receiver<Option<Fence>>) {
         let interval = self.parts.settings.report_interval;
+        let mut random = Random::seeded(self.parts.seed);
         loop {
-            let next = self.parts.clock.instant(self.now().plus(interval));
+            let now = self.now();
+            let next = self.parts.clock.instant(now.plus(interval));
+            let moment = now.plus(interval.mul_f64(random.unit()));
+            let moment = self.parts.clock.instant(moment);
             let fence = *elected.borrow();
             self.turn(fence).await;
+            tokio::time::sleep_until(moment).await;
+            self.parts.seats.sample();
             tokio::time::sleep_until(next).await;
         }
     }
@@ -285,13 +304,24 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         if is_granted {
             self.lease = Some(sync::Arc::clone(&lease));
         }
-        let given = (seats, floor, is_granted);
-        if self.given.replace(given) != Some(given) {
+        let levels = self.gateway.levels(now);
+        let given = GivenSeats {
+            seats,
+            levels: levels.to_vec(),
+            floor,
+            is_granted,
+        };
+        if self.given.as_ref() != Some(&given) {
+            let levels = levels.iter();
             let seats = SharedSeats {
                 seats,
+                levels: levels
+                    .map(|level| (Arc::from(level.level.as_str()), level.seats))
+                    .collect(),
                 floor,
                 lease,
             };
+            self.given = Some(given);
             self.parts.seats.use_seats(now, seats);
         }
     }
@@ -491,22 +521,6 @@ fn to_json(record: &impl serde::Serialize) -> Result<Vec<u8>, EngineError> {
     serde_json::to_vec(record).map_err(|error| EngineError::new(error.to_string()))
 }
 
-/// A report that cannot be read, or whose gateway goes by other terms, stops the coordinator: the gateway may use seats that nobody
-/// would count.
-fn parse_report(record: &StoredRecord, terms: &str) -> Result<(Report, KeyRevision), EngineError> {
-    let report = Report::parse(&record.value);
-    let report = report.map_err(|error| EngineError::new(format!("a report: {error}")))?;
-    // One that has left uses no seat, whatever its terms were.
-    let has_left = report.leaving && report.held == 0;
-    if report.terms != terms && !report.terms.is_empty() && !has_left {
-        let (name, theirs) = (&report.gateway.name, &report.terms);
-        return Err(EngineError::new(format!(
-            "gateway {name} has other settings of the fleet ({theirs}) than this one ({terms}); give all the same"
-        )));
-    }
-    Ok((report, record.revision))
-}
-
 /// Announces whether this gateway is elected, and with which fence.
 async fn follow_election<A: LeaseApi>(
     leadership: &mut Leadership<'_, A>,
@@ -548,41 +562,5 @@ impl<E: FleetEngine> LeaseApi for ElectionCalls<E> {
         lease: Option<&Value>,
     ) -> impl Future<Output = Result<Value, LeaseCallError>> + Send {
         self.engine.lease_call(method, lease)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::StoredRecord;
-    use serde_json::json;
-
-    fn record(terms: &str, leaving: bool, held: u32) -> StoredRecord {
-        let report = json!({
-            "version": 1, "gateway": {"name": "a", "incarnation": 1}, "sequence": 1, "epoch": 1, "held": held, "lapsed": false,
-            "leaving": leaving, "terms": terms,
-        });
-        StoredRecord {
-            value: serde_json::to_vec(&report).unwrap(),
-            revision: KeyRevision(7),
-        }
-    }
-
-    #[test]
-    fn other_terms_stop_the_coordinator_unless_the_gateway_has_left() {
-        for (terms, leaving, held, stops) in [
-            ("same", false, 5, false),
-            ("other", false, 5, true),
-            ("other", true, 5, true),
-            ("other", false, 0, true),
-            ("other", true, 0, false),
-        ] {
-            let parsed = parse_report(&record(terms, leaving, held), "same");
-            assert_eq!(
-                parsed.is_err(),
-                stops,
-                "{terms} {leaving} {held}: {parsed:?}"
-            );
-        }
     }
 }

@@ -140,11 +140,14 @@ impl SeatUser for Site {
             levels: vec![LevelLoad {
                 level: "all".to_owned(),
                 held: 0,
+                unnamed: None,
                 demand: wants,
             }],
             flows: Vec::new(),
         }
     }
+
+    fn sample(&self) {}
 
     fn use_seats(&self, _: Time, seats: SharedSeats) {
         *lock(&self.seats) = Some(seats);

@@ -127,6 +127,8 @@ impl FleetDivision {
                     .or_insert((flow.tenant, FleetFlow::default()));
                 entry.1.by_gateway.push((gateway, flow.demand));
             }
+            // Its demand is that of the last second, so a part that no flow asks for now need not be a flow.
+            let unnamed = at.and_then(|at| at.unnamed).unwrap_or(unnamed);
             if unnamed > 0 {
                 rest.push(FleetFlow {
                     weight: 1.0,

@@ -8,13 +8,13 @@
 //!
 //! Not here: sending reports, and which request gets a seat.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use fairgate_core::{apf::Seats, time::Time};
 
 use crate::{
     identity::{Epoch, GatewayRun},
-    records::{FORMAT_VERSION, FlowLoad, LevelLoad, Report, SeatLedger, Standing},
+    records::{FORMAT_VERSION, FlowLoad, LevelGrant, LevelLoad, Report, SeatLedger, Standing},
     rules::Mutant,
     settings::Settings,
 };
@@ -27,6 +27,8 @@ pub struct FleetGateway {
     epoch: Epoch,
     /// The seats of the last ledger that listed this run.
     grant: Seats,
+    /// How the grant is divided among levels.
+    levels: Vec<LevelGrant>,
     /// Until when the grant holds if it is acknowledged; zero while no report is known to be stored since the last lapse.
     lease_end: Time,
     /// The greatest sequence that a ledger acknowledged.
@@ -40,6 +42,8 @@ pub struct FleetGateway {
     floor_from: Time,
     phase: GatewayPhase,
     reported: LastReport,
+    /// The flows that use several gateways, by level and hash: what they had received here by the last report.
+    shared_work: BTreeMap<(String, u64), u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,12 +138,14 @@ impl FleetGateway {
             identity,
             epoch: Epoch::default(),
             grant: 0,
+            levels: Vec::new(),
             lease_end: Time::ZERO,
             acknowledged: 0,
             needed: 1,
             next_sequence: 1,
             phase: GatewayPhase::Running,
             reported: LastReport::default(),
+            shared_work: BTreeMap::new(),
         }
     }
 
@@ -155,6 +161,15 @@ impl FleetGateway {
             _ if grant_holds => self.grant,
             GatewayPhase::Running if now >= self.floor_from => self.settings.floor,
             GatewayPhase::Running | GatewayPhase::Displaced => 0,
+        }
+    }
+
+    /// How what may be used at `now` is divided among levels; empty without a grant, which is divided by shares.
+    pub fn levels(&self, now: Time) -> &[LevelGrant] {
+        if self.holds(now) && self.phase != GatewayPhase::Leaving {
+            &self.levels
+        } else {
+            &[]
         }
     }
 
@@ -214,9 +229,18 @@ impl FleetGateway {
         let held = self.may_use(now).max(load.executing);
         let last = self.reported;
         let changed = (held, load.demand(), self.epoch) != (last.held, last.demand, last.epoch);
-        let due = changed || self.acknowledged < self.needed;
+        let due = changed || self.has_work_to_tell(load) || self.acknowledged < self.needed;
         // A quarter, so that reports may fail or be late before the grant expires.
         elapsed >= self.settings.lease / 4 || (due && elapsed >= self.settings.report_interval)
+    }
+
+    /// Whether a flow that uses several gateways has received something here since the last report. The others charge it for that:
+    /// if they learned of it late, it would have a share at each gateway until then.
+    fn has_work_to_tell(&self, load: &Load) -> bool {
+        load.flows.iter().any(|flow| {
+            let told = self.shared_work.get(&(flow.level.clone(), flow.flow));
+            told.is_some_and(|told| *told != flow.work)
+        })
     }
 
     /// Makes a report, to be written to the engine now: `now` is when it was sent at the latest.
@@ -238,6 +262,12 @@ impl FleetGateway {
             demand: load.demand(),
             epoch: self.epoch,
         };
+        for flow in &load.flows {
+            let key = (flow.level.clone(), flow.flow);
+            if let Some(told) = self.shared_work.get_mut(&key) {
+                *told = flow.work;
+            }
+        }
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         let report = Report {
@@ -299,13 +329,25 @@ impl FleetGateway {
             return LedgerOutcome::Stale;
         }
         self.epoch = ledger.epoch;
+        let mut before = std::mem::take(&mut self.shared_work);
+        self.shared_work = ledger
+            .flows
+            .iter()
+            .map(|flow| {
+                let key = (flow.level.clone(), flow.flow);
+                let told = before.remove(&key).unwrap_or(0);
+                (key, told)
+            })
+            .collect();
         let entry = ledger.entry(&self.identity);
         let Some(entry) = entry.filter(|entry| entry.standing != Standing::Gone) else {
             self.grant = 0;
+            self.levels.clear();
             self.acknowledged = 0;
             return LedgerOutcome::NotListed;
         };
         self.grant = entry.grant;
+        self.levels.clone_from(&entry.levels);
         self.acknowledged = entry.reported.sequence;
         self.floor_from = self.floor_from.min(now);
         LedgerOutcome::Granted
@@ -329,5 +371,67 @@ impl FleetGateway {
         if self.phase == GatewayPhase::Running {
             self.phase = GatewayPhase::Displaced;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        grants::Grants,
+        records::{FlowWork, LedgerEntry, Reported},
+        settings::Reclaim,
+    };
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn what_a_flow_of_several_gateways_received_is_told_although_nothing_else_changes() {
+        let load = |flow, work| Load {
+            flows: vec![FlowLoad {
+                level: "low".to_owned(),
+                flow,
+                work,
+                ..FlowLoad::default()
+            }],
+            ..Load::default()
+        };
+        let settings = Settings::new(3, 1, Reclaim::Prompt);
+        let identity = GatewayRun {
+            name: "a".to_owned(),
+            incarnation: 1,
+        };
+        let mut gateway = FleetGateway::new(settings, identity.clone(), at(0));
+        let ledger = SeatLedger {
+            epoch: Epoch(1),
+            entries: vec![LedgerEntry {
+                gateway: identity,
+                standing: Standing::Member,
+                grant: 5,
+                levels: Vec::new(),
+                reported: Reported {
+                    sequence: 1,
+                    ..Reported::default()
+                },
+                outstanding: Grants::only(Epoch(1), 5),
+            }],
+            flows: vec![FlowWork {
+                level: "low".to_owned(),
+                flow: 7,
+                work: Vec::new(),
+            }],
+            ..SeatLedger::default()
+        };
+        gateway.apply(at(1), &ledger);
+        let _ = gateway.report(at(100), load(7, 50));
+        assert!(!gateway.is_report_due(at(200), &load(7, 50)), "no change");
+        assert!(!gateway.is_report_due(at(150), &load(7, 60)), "too early");
+        assert!(gateway.is_report_due(at(200), &load(7, 60)));
+        assert!(
+            !gateway.is_report_due(at(200), &load(8, 60)),
+            "it is at one gateway"
+        );
     }
 }

@@ -52,6 +52,7 @@ pub mod division;
 pub mod gateway;
 pub mod grants;
 pub mod identity;
+pub mod received;
 pub mod records;
 pub mod remote;
 mod rules;

@@ -57,8 +57,11 @@ pub struct LevelLoad {
     pub level: String,
     /// max(limit in force, seats executing).
     pub held: Seats,
-    /// Seats executing and seats that waiting requests ask for.
+    /// Seats executing and seats that waiting requests ask for: the most of the last second.
     pub demand: Seats,
+    /// What flows ask for that the report does not name; `None` if flows are not told apart: then all that named ones do not ask for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed: Option<Seats>,
 }
 
 /// One flow at a gateway.

@@ -53,6 +53,7 @@ fn report(flows: &[(u64, u64, Seats)]) -> Report {
             level: "low".to_owned(),
             held: 0,
             demand,
+            unnamed: None,
         }],
         flows: flows.iter().map(flow).collect(),
     }

@@ -1,7 +1,11 @@
 //! Convergence and fairness in virtual time, with an engine that answers after some milliseconds and loses nothing.
 //!
 //! Each gateway serves in steps of 10 ms: each seat goes to the flow with the least virtual time, which advances by what it got here
-//! and by remote charges. Requests take one seat; mixed widths are not simulated here.
+//! and by remote charges.
+//!
+//! It does not show what becomes of that in a gateway: requests that last and have widths, queues, how a dispatcher divides a grant among
+//! its levels, what flows are measured to receive, and whether reports are due while only that changes. `fairgate_simulate::fleet`
+//! plays all of these with the program's own dispatcher.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -205,6 +209,7 @@ impl Site {
         let level = |level: usize| LevelLoad {
             level: level.to_string(),
             held: 0,
+            unnamed: None,
             demand: active()
                 .filter(|f| f.level == level)
                 .map(|f| f.threads)

@@ -28,7 +28,8 @@ impl LevelLimits {
         Self::with_nominal(level, nominal, total_seats)
     }
 
-    fn with_nominal(level: &LevelSpec, nominal: Seats, total_seats: Seats) -> Self {
+    /// The limits of `level` whose nominal limit is this, of `total_seats`.
+    pub(crate) fn with_nominal(level: &LevelSpec, nominal: Seats, total_seats: Seats) -> Self {
         let borrowing = match level.kind {
             LevelKind::Limited {
                 borrowing_limit_percent: Some(percent),

@@ -2,18 +2,23 @@
 //!
 //! Three rules keep what executes within the part, over all limited levels together:
 //!
-//! - The nominal limits sum to the part exactly, and are not rounded up as those of a gateway that has all seats.
+//! - The nominal limits sum to the part exactly, and are not rounded up as those of a gateway that has all seats. They are what the
+//!   coordinator of the fleet gave each level here, since its demand here may be another than in the whole fleet; by shares if it does
+//!   not know the same levels.
 //! - A level's limit rises only from seats that are free: neither within another level's limit, nor still in use beyond it. If
 //!   more is in use than the part, limits that are not used up fall.
 //! - When the lease has ended, each level falls back to its part of the floor with its next event, before that is acted on.
 //!
 //! Exempt levels are not counted: nothing holds their requests back. Not here: what is granted (the crate `fairgate-fleet`).
 
+use std::collections::BTreeMap;
+
 use super::{Control, ControlledLevel, Decisions, Dispatcher, LevelKind, LevelLimits, LimitChange};
 use crate::{
     apf::{
         changes::ChangeList,
         seat_lease::{LevelLease, SeatLease},
+        spec::LevelSpec,
         units::Seats,
     },
     sync::{Arc, lock},
@@ -25,6 +30,8 @@ use crate::{
 pub struct SharedSeats {
     /// What it may use while the lease holds.
     pub seats: Seats,
+    /// How these are divided among levels, by name; levels lend them to each other. Empty: by shares.
+    pub levels: Vec<(std::sync::Arc<str>, Seats)>,
     /// What it may use after that.
     pub floor: Seats,
     /// Until when `seats` may be used. The caller prolongs it as it goes.
@@ -65,6 +72,27 @@ impl SharedSeats {
             self.floor
         }
     }
+
+    /// The limits of `levels`, in their order.
+    fn limits<'a>(
+        &self,
+        now: Time,
+        levels: impl Iterator<Item = &'a LevelSpec> + Clone,
+    ) -> Vec<LevelLimits> {
+        let seats = self.at(now);
+        let granted = self.levels.iter();
+        let granted: BTreeMap<&str, Seats> = granted.map(|(name, at)| (&**name, *at)).collect();
+        let granted = |spec: &LevelSpec| {
+            let nominal = *granted.get(&*spec.name)?;
+            Some(LevelLimits::with_nominal(spec, nominal, seats))
+        };
+        let all: Option<Vec<_>> = if self.lease.holds(now) {
+            levels.clone().map(granted).collect()
+        } else {
+            None
+        };
+        all.unwrap_or_else(|| LevelLimits::within(levels, seats))
+    }
 }
 
 impl<W: Copy> Dispatcher<W> {
@@ -100,7 +128,7 @@ impl<W: Copy> Control<W> {
     pub(super) fn divide_shared(&mut self, now: Time, shared: &SharedSeats) {
         let seats = shared.at(now);
         let specs = || self.levels.values().map(|held| &held.spec);
-        let limits = LevelLimits::within(specs(), seats);
+        let limits = shared.limits(now, specs());
         let after = LevelLimits::within(specs(), shared.floor);
         let list = Arc::new(ChangeList::new(0, now));
         for ((held, limits), after) in self.levels.values_mut().zip(limits).zip(after) {

@@ -24,13 +24,13 @@ pub struct FlowUse {
     pub tenant: u64,
     /// Seats in use.
     pub in_use: Seats,
-    /// Seats in use, and one for each waiting request.
+    /// Seats in use, and those that waiting requests ask for.
     pub demand: Seats,
 }
 
 impl<W: Copy> QueueSet<W> {
     /// The flows that use or ask for seats, of the first `most` that are known; in arbitrary order. Only Improved knows flows.
-    /// O(`most`).
+    /// O(`most` + their waiting requests).
     pub fn flow_uses(&self, most: usize) -> impl Iterator<Item = FlowUse> {
         let active = self.flows.iter().take(most);
         let active = active.filter(|flow| flow.owner != super::NONE);
@@ -39,7 +39,7 @@ impl<W: Copy> QueueSet<W> {
             flow: flow.hash,
             tenant: self.flows.tenants().hash(flow.owner),
             in_use: flow.seats,
-            demand: flow.seats.saturating_add(flow.waiting),
+            demand: flow.demand(&self.entries),
         })
     }
 

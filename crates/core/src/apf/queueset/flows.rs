@@ -485,6 +485,12 @@ impl FlowState {
         self.line.head
     }
 
+    /// The seats that it holds and that its waiting requests ask for. O(waiting requests).
+    pub(super) fn demand<W: Copy>(&self, entries: &Entries<W>) -> Seats {
+        let waiting = self.line.iter(entries).map(|index| entries.at(index).seats);
+        waiting.fold(self.seats, Seats::saturating_add)
+    }
+
     /// The last waiting request of the flow, or [`NONE`].
     pub(super) fn newest_waiting(&self) -> u32 {
         self.line.tail

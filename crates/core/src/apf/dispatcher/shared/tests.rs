@@ -72,10 +72,18 @@ impl World {
     }
 
     fn share(&mut self, seats: Seats, floor: Seats) {
+        self.share_levels(seats, &[], floor);
+    }
+
+    fn share_levels(&mut self, seats: Seats, levels: &[(&str, Seats)], floor: Seats) {
         let mut out = Decisions::default();
         let lease = Arc::clone(&self.lease);
         let seats = SharedSeats {
             seats,
+            levels: levels
+                .iter()
+                .map(|(name, seats)| (std::sync::Arc::from(*name), *seats))
+                .collect(),
             floor,
             lease,
         };
@@ -223,7 +231,12 @@ fn nothing_starts_beyond_the_part_in_random_schedules() {
                 0 => world.rebalance(),
                 1 => {
                     part = Seats::try_from(random.within(4..40)).unwrap();
-                    world.share(part, 4);
+                    // Also levels whose sum is not the part, as from a ledger that somebody has damaged.
+                    let names = ["a", "b", "c", "catch-all", "exempt"];
+                    let levels = names.map(|name| (name, random.within(0..20)));
+                    let levels = levels.map(|(name, at)| (name, Seats::try_from(at).unwrap()));
+                    let known = if random.percent(50) { 5 } else { 0 };
+                    world.share_levels(part, &levels[..known], 4);
                 }
                 2 => world.lease.set_until(at(world.now + random.within(0..200))),
                 3..10 => world.finish_first(),
@@ -321,4 +334,60 @@ fn a_flow_pays_here_for_what_it_receives_at_other_gateways_while_others_wait() {
             "{elsewhere} elsewhere: {seats:?} of {limit}"
         );
     }
+}
+
+#[test]
+fn levels_have_what_the_coordinator_gave_them_and_by_shares_if_it_does_not_know_them_all() {
+    for (others, expected) in [
+        (["catch-all", "exempt"], 26),
+        (["catch-all", "unknown"], 10),
+    ] {
+        let mut world = World::new(0, 0, 1_000_000);
+        let levels = [
+            ("a", 26),
+            ("b", 2),
+            ("c", 2),
+            (others[0], 0),
+            (others[1], 0),
+        ];
+        for _ in 0..50 {
+            for level in ["a", "b", "c"] {
+                world.arrive(level);
+            }
+        }
+        world.share_levels(30, &levels, 3);
+        let uses = world.dispatcher.level_uses();
+        let of_a = uses.iter().find(|level| &*level.level == "a");
+        let in_use = of_a.map_or(0, |level| level.in_use);
+        assert!(in_use.abs_diff(expected) <= 1, "{others:?}: {uses:?}");
+        assert!(world.held() <= 30, "{uses:?}");
+    }
+}
+
+#[test]
+fn what_a_flow_asks_for_counts_the_seats_of_its_waiting_requests() {
+    let world = World::new(0, 0, 1_000_000);
+    let view = world.dispatcher.view();
+    let flow = Flow {
+        schema: SchemaIndex(0),
+        level: view.policy().level_by_name("a").expect("it is there"),
+        hash: 5,
+        tenant: 5,
+    };
+    let work = Work {
+        initial_seats: 3,
+        ..Work::ONE
+    };
+    for number in 0..4 {
+        let mut out = Decisions::default();
+        let arrival = view.arrive(at(1), &flow, work, number, &mut out);
+        assert!(matches!(arrival, Arrival::Wait(_)), "there is no seat");
+    }
+    let uses: Vec<_> = view
+        .level(flow.level)
+        .inspect(|set| set.flow_uses(10).collect());
+    assert_eq!(
+        uses.iter().map(|used| used.demand).collect::<Vec<_>>(),
+        [12]
+    );
 }
