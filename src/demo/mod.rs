@@ -3,7 +3,7 @@
 //! Two real gateways run side by side over loopback sockets, each in front of a stand-in API server
 //! (`upstream`). Both have ten seats and get the same load (`load`): an elephant and four mice. One uses
 //! shuffle sharding by user; the other has one queue for all. Or, as `comparison` says, each side has several
-//! gateways: one side shares ten seats as a fleet, the other has divided them evenly. While they run, `live` shows seats, queues and
+//! gateways: one side shares ten seats for each of them as a fleet, the other has divided them evenly. While they run, `live` shows seats, queues and
 //! latencies; at the end `report` shows the results.
 //!
 //! Clients start one after the other during a warm-up. Requests that start after it and before the stop are

@@ -39,7 +39,7 @@ use fairgate_base::{
 };
 use fairgate_call::{ResponseMemory, ResponseShare};
 use fairgate_core::digest::Verb;
-use fairgate_objects::{codec::FieldValidation, kind::Kind, object::Object};
+use fairgate_objects::{codec::FieldValidation, kind::Kind, metadata, object::Object};
 use fairgate_store::Store;
 use fairgate_upstream::access_review::Attributes;
 use http::{Method, StatusCode};
@@ -370,6 +370,8 @@ impl Hosted {
             let Authorizer::BuiltIn(rules) = &self.authorizer else {
                 return Err(StatusError::no_route());
             };
+            // A review is not stored, and its owners, whatever the client sent, are of no use to it.
+            metadata::set(&mut value, "managedFields", serde_json::Value::Null);
             reviews::answer(rules, kind, request.user(), &mut value)?;
             let object = Object::new(kind, value);
             ObjectWriter::plain(kind, version, output).object(StatusCode::CREATED, &object)

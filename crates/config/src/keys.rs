@@ -263,15 +263,16 @@ keys! {
     "fleet.etcd.endpoints": "[]";
     /// Prefix of all keys; those of a fleet are below it under the fleet's name. Not below store.etcd.prefix.
     "fleet.etcd.prefix": "/fairgate-fleets";
-    /// CA certificates (PEM) that verify the certificates of the members.
-    "fleet.etcd.caFile": "";
-    /// The gateway's client certificate (PEM) with its unencrypted key.
+    /// CA certificates (PEM) that verify the certificates of the members (followed). Required with https, not allowed with http.
+    "fleet.etcd.caFile": "", followed;
+    /// The gateway's client certificate (PEM) with its unencrypted key (followed).
     "fleet.etcd.clientCertificate";
-    "fleet.etcd.clientCertificate.certFile": "";
-    "fleet.etcd.clientCertificate.keyFile": "";
-    /// A user of the etcd, and the file with the user's password; both or neither.
+    "fleet.etcd.clientCertificate.certFile": "", followed;
+    "fleet.etcd.clientCertificate.keyFile": "", followed;
+    /// A user of the etcd; with passwordFile, or without both.
     "fleet.etcd.user": "";
-    "fleet.etcd.passwordFile": "";
+    /// The file with the user's password (followed).
+    "fleet.etcd.passwordFile": "", followed;
     /// Evictions of pods (POST to the subresource eviction), which PodDisruptionBudgets may refuse.
     "eviction";
     /// relay: the upstream decides. precheck: the upstream decides, but what it would certainly refuse is
@@ -410,15 +411,16 @@ keys! {
     "store.etcd.endpoints": "[]";
     /// Prefix of all keys. Foreign keys below it are an error.
     "store.etcd.prefix": "/fairgate";
-    /// CA certificates (PEM) that verify the certificates of the members.
-    "store.etcd.caFile": "";
-    /// The gateway's client certificate (PEM) with its unencrypted key.
+    /// CA certificates (PEM) that verify the certificates of the members (followed). Required with https, not allowed with http.
+    "store.etcd.caFile": "", followed;
+    /// The gateway's client certificate (PEM) with its unencrypted key (followed).
     "store.etcd.clientCertificate";
-    "store.etcd.clientCertificate.certFile": "";
-    "store.etcd.clientCertificate.keyFile": "";
-    /// A user of the etcd, and the file with the user's password; both or neither.
+    "store.etcd.clientCertificate.certFile": "", followed;
+    "store.etcd.clientCertificate.keyFile": "", followed;
+    /// A user of the etcd; with passwordFile, or without both.
     "store.etcd.user": "";
-    "store.etcd.passwordFile": "";
+    /// The file with the user's password (followed).
+    "store.etcd.passwordFile": "", followed;
     /// Whether the gateways compact history older than five minutes, of the whole etcd cluster. Leave it
     /// off if the etcd serves others, or compacts by itself (--auto-compaction-retention).
     "store.etcd.compaction": "false";

@@ -34,8 +34,12 @@ struct ConditionalKeys {
 const CONDITIONAL: &[ConditionalKeys] = &[
     ConditionalKeys {
         keys: &["store."],
-        decided_by: &["mode"],
-        have_effect: |config| config.mode.hosts(),
+        decided_by: &["mode", "fleet.engine"],
+        // A fleet may use the etcd of the store.
+        have_effect: |config| {
+            let fleet = &config.fleet.engine;
+            config.mode.hosts() || matches!(fleet, Some(FleetEngineConfig::Etcd(_)))
+        },
         why: "only with mode: standalone and overlay the gateway stores objects",
         remedy: "set mode to standalone or overlay",
     },

@@ -494,7 +494,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
                 GatewayState::Displaced => tracing::error!(
                     state = name,
                     name = self.parts.identity.name,
-                    "fleet: another gateway reports under the same name; give each gateway a fleet.name of its own and restart this one"
+                    "fleet: another gateway reports under the same name; give each gateway a fleet.gateway of its own and restart this one"
                 ),
             }
         }

@@ -340,12 +340,20 @@ fn write_fault(error: &StoreError) -> StatusError {
     store_fault(error).without_retry()
 }
 
+/// The levels that sets of fields may have in stored objects: far above those of any hosted kind, and few enough for all who read and
+/// show stored objects.
+const DEEPEST_FIELDS: usize = 100;
+
 /// The view of a kind that server-side apply needs.
 pub(super) struct OwnedKind(pub(super) &'static Kind);
 
 impl ssa::ManagedKind for OwnedKind {
     fn shape(&self, api_version: &str) -> Option<&'static fairgate_objects::schema::Struct> {
         self.version(api_version).map(|version| version.shape)
+    }
+
+    fn deepest_fields(&self) -> usize {
+        DEEPEST_FIELDS
     }
 
     fn convert(&self, object: &Value, to: &str) -> Option<Value> {

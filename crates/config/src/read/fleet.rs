@@ -58,6 +58,7 @@ fn engine(section: &mut ConfigSection<'_>, store: &StoreConfig) -> Option<FleetE
                 let remedy = "build it with --features etcd, or use kubernetes";
                 section.reader.error(&field, WITHOUT_ETCD, remedy);
             }
+            validate_credentials(section, &etcd);
             let etcd = shared_etcd(etcd, store);
             validate_etcd(section, &etcd, store);
             Some(FleetEngineConfig::Etcd(etcd))
@@ -74,6 +75,17 @@ fn shared_etcd(own: EtcdConfig, store: &StoreConfig) -> EtcdConfig {
             ..shared.clone()
         },
         _ => own,
+    }
+}
+
+/// Credentials without endpoints would be ignored: those of the store's etcd are used there.
+fn validate_credentials(section: &mut ConfigSection<'_>, own: &EtcdConfig) {
+    let has_own = own.user.is_some() || !own.files.list().is_empty();
+    if own.endpoints.is_empty() && has_own {
+        let field = section.field("etcd.endpoints");
+        let problem = "empty, so that the etcd of the hosted objects is used with store.etcd's credentials, and fleet.etcd has others";
+        let remedy = "name the endpoints, or remove the credentials";
+        section.reader.error(&field, problem, remedy);
     }
 }
 
@@ -209,7 +221,8 @@ fn validate_names(reader: &mut ConfigReader, fleet: &FleetConfig) {
             "list each gateway once",
         );
     }
-    if let Some(gateway) = fleet.gateway.as_ref().filter(|name| !fleet.admits(name)) {
+    let is_listed = |name: &String| fleet.members.is_empty() || fleet.members.contains(name);
+    if let Some(gateway) = fleet.gateway.as_ref().filter(|name| !is_listed(name)) {
         reader.error(
             "fleet.gateway",
             format!("{gateway:?} is not listed in fleet.members"),

@@ -16,6 +16,9 @@ use crate::{
     values::{self, InvalidValue, Keyword},
 };
 
+/// What is wrong with `etcd` as a value where it is not built in.
+pub(super) const WITHOUT_ETCD: &str = "this fairgate was built without etcd";
+
 pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
     HostedApiConfig {
         kubernetes_version: section.get_with("kubernetesVersion", kubernetes_version),
@@ -27,8 +30,6 @@ pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
 }
 
 /// The keys of the quotas of kinds.
-/// What is wrong with `etcd` as a value where it is not built in.
-pub(super) const WITHOUT_ETCD: &str = "this fairgate was built without etcd";
 const QUOTAS: [&str; 5] = [
     "flowSchemas",
     "podDisruptionBudgets",
@@ -121,13 +122,14 @@ fn kubernetes_version(value: &Value) -> Result<String, InvalidValue> {
 pub(super) fn etcd_client(section: &mut ConfigSection<'_>) -> EtcdConfig {
     let endpoints = section.get_with("endpoints", endpoints);
     let prefix = section.get_with("prefix", etcd_prefix);
-    let ca = section.path("caFile");
-    let authorities = ca.and_then(|path| {
-        pem_files::read_file(section, "caFile", &path, |text| {
-            pem::authorities(&path, text).map(|bundle| (text.to_vec(), bundle.file))
+    let ca_path = section.path("caFile");
+    let authorities = ca_path.as_ref().and_then(|path| {
+        pem_files::read_file(section, "caFile", path, |text| {
+            pem::authorities(path, text).map(|bundle| (text.to_vec(), bundle.file))
         })
     });
     let client = section.section("clientCertificate", pem_files::certificate_and_key_pem);
+    validate_scheme(section, &endpoints, ca_path.is_some(), client.is_some());
     let user = section.get::<String>("user");
     let password_file = section.path("passwordFile");
     let password = password_file.as_ref().and_then(|path| {
@@ -158,6 +160,37 @@ pub(super) fn etcd_client(section: &mut ConfigSection<'_>) -> EtcdConfig {
             client,
             password: password_file,
         }),
+    }
+}
+
+/// Endpoints speak TLS, with a CA that verifies them, or all speak plain HTTP without certificates.
+fn validate_scheme(section: &mut ConfigSection<'_>, endpoints: &[String], ca: bool, client: bool) {
+    let scheme = if ca { "https://" } else { "http://" };
+    if let Some(wrong) = endpoints
+        .iter()
+        .find(|endpoint| !endpoint.starts_with(scheme))
+    {
+        let field = section.field("endpoints");
+        let (problem, remedy) = if ca {
+            (
+                "is not https, and caFile is set",
+                "write https://, or remove caFile",
+            )
+        } else {
+            (
+                "is https, and caFile is not set",
+                "set caFile: the system's CAs are not used",
+            )
+        };
+        section
+            .reader
+            .error(&field, format!("{wrong:?} {problem}"), remedy);
+    } else if client && !ca && !endpoints.is_empty() {
+        let field = section.field("clientCertificate");
+        let problem = "the endpoints do not speak TLS, so no certificate is shown";
+        section
+            .reader
+            .error(&field, problem, "remove it, or use https and set caFile");
     }
 }
 

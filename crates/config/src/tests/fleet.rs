@@ -110,6 +110,37 @@ fn a_fleet_may_use_the_etcd_of_the_hosted_objects_under_another_prefix() {
 }
 
 #[test]
+fn credentials_of_a_fleet_are_not_ignored_and_fit_the_endpoints() {
+    let scratch = Scratch::new("fleet-credentials");
+    scratch.file("password", "secret");
+    scratch.pki();
+    let user = json!({"user": "fleet", "passwordFile": "password"});
+    for (etcd, wrong) in [
+        (user.clone(), Some("fleet.etcd.endpoints")),
+        (
+            json!({"endpoints": ["https://e-0:2379"]}),
+            Some("fleet.etcd.endpoints"),
+        ),
+        (
+            json!({"endpoints": ["http://e-0:2379"], "caFile": "ca.crt"}),
+            Some("fleet.etcd.endpoints"),
+        ),
+        (
+            json!({"endpoints": ["https://e-0:2379"], "caFile": "ca.crt"}),
+            None,
+        ),
+    ] {
+        let reading = scratch.read(json!({
+            "mode": "standalone", "fleet": {"engine": "etcd", "etcd": etcd},
+            "store": {"type": "etcd", "etcd": {"endpoints": ["http://e-1:2379"]}},
+        }));
+        let mut found = errors(&reading);
+        found.retain(|field| *field != "store.type");
+        assert_eq!(found, Vec::from_iter(wrong), "{etcd}");
+    }
+}
+
+#[test]
 fn keys_of_another_engine_have_no_effect() {
     let kubernetes = fleet(json!({"etcd": {"prefix": "/fleets"}}));
     assert!(fields(&kubernetes, Severity::Warning).contains(&"fleet.etcd.prefix"));

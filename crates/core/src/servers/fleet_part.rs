@@ -1,7 +1,8 @@
 //! Which part of each server's seats a gateway may use whose fleet shares the servers.
 //!
 //! A gateway that was granted g of the L seats of all servers may use g · c / L seats, rounded up, of a server with c seats. So N gateways
-//! together put at most c + N − 1 on it, and a gateway never lacks room for its grant: the parts sum to g at least.
+//! together put at most c + N − 1 on it, as long as all see the same servers, no request is wider than its gateway's part, and nothing runs that was started with
+//! another grant. A gateway never lacks room for its grant: the parts sum to g at least.
 
 use crate::{
     apf::Seats,

@@ -110,9 +110,11 @@ impl Updater<'_> {
             let body = VersionedObject::zero(self.kinds, version).ok_or_else(unserved)?;
             return Ok((body, Managers::default()));
         };
-        let managers = Managers::decode(&live["metadata"]["managedFields"]).map_err(|why| {
-            ApplyError::Internal(format!("failed to decode managed fields: {why}"))
-        })?;
+        let managers = Managers::decode(
+            &live["metadata"]["managedFields"],
+            self.kinds.deepest_fields(),
+        )
+        .map_err(|why| ApplyError::Internal(format!("failed to decode managed fields: {why}")))?;
         let body = VersionedObject::of(self.kinds, live, version).ok_or_else(unserved)?;
         Ok((body, managers))
     }

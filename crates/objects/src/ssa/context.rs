@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::schema::Struct;
+use crate::{codec::json::MAX_DEPTH, schema::Struct};
 
 /// What field ownership needs of a kind.
 pub trait ManagedKind {
@@ -21,6 +21,11 @@ pub trait ManagedKind {
     /// The fields of the object that a writer of an endpoint cannot own, such as `status` on the main
     /// endpoint; for entries of this version. Those within others have dots between the names.
     fn reset_fields(&self, api_version: &str, subresource: &str) -> &'static [&'static str];
+
+    /// The levels that the fields of an entry may have. An entry with more is not well-formed.
+    fn deepest_fields(&self) -> usize {
+        MAX_DEPTH
+    }
 }
 
 /// The manager, endpoint and time of a write.

@@ -13,7 +13,7 @@ use super::{
     path::{PathElement, Scalar},
     path_set::PathSet,
 };
-use crate::{codec::json::MAX_DEPTH, go};
+use crate::go;
 
 /// Why stored fields cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,18 +30,22 @@ pub(super) enum FieldsError {
     /// A key whose value does not fit its type.
     #[error("{0} is not a path element")]
     BadKey(String),
-    /// More levels than any document has.
-    #[error("a set of fields must not be deeper than {MAX_DEPTH} levels")]
-    TooDeep,
+    /// More levels than the kind allows.
+    #[error("a set of fields must not be deeper than {0} levels")]
+    TooDeep(usize),
 }
 
-/// Reads a set; null is the empty one. Keys of unknown types are left out, with all below them.
+/// Reads a set of at most `deepest` levels; null is the empty one. Keys of unknown types are left out, with all below them.
 ///
 /// # Errors
 ///
 /// [`FieldsError`] for the first error.
-pub(super) fn decode(fields: &Value) -> Result<PathSet, FieldsError> {
-    decode_level(fields, MAX_DEPTH).map(|level| level.set)
+pub(super) fn decode(fields: &Value, deepest: usize) -> Result<PathSet, FieldsError> {
+    let level = decode_level(fields, deepest).map_err(|error| match error {
+        FieldsError::TooDeep(_) => FieldsError::TooDeep(deepest),
+        other => other,
+    });
+    level.map(|level| level.set)
 }
 
 /// The set below one step, and whether the step itself is a member.
@@ -57,7 +61,7 @@ fn decode_level(fields: &Value, depth: usize) -> Result<StoredLevel, FieldsError
         Value::Null => &empty,
         other => return Err(FieldsError::NotAnObject(go::type_name(other))),
     };
-    let below = depth.checked_sub(1).ok_or(FieldsError::TooDeep)?;
+    let below = depth.checked_sub(1).ok_or(FieldsError::TooDeep(0))?;
     let mut level = StoredLevel {
         member: false,
         set: PathSet::default(),
@@ -133,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::deep_documents::on_half_of_the_stack;
+    use crate::{codec::json::MAX_DEPTH, deep_documents::on_half_of_the_stack};
 
     #[test]
     fn a_stored_set_is_written_as_it_was_read() {
@@ -145,19 +149,19 @@ mod tests {
             }},
             "i:3": {},
         });
-        assert_eq!(encode(&decode(&fields).unwrap()), fields);
+        assert_eq!(encode(&decode(&fields, MAX_DEPTH).unwrap()), fields);
     }
 
     #[test]
     fn keys_of_unknown_types_are_left_out_with_all_below() {
-        let set = decode(&json!({"f:a": {"x:y": {"5": 5}}, "z:": {}})).unwrap();
+        let set = decode(&json!({"f:a": {"x:y": {"5": 5}}, "z:": {}}), MAX_DEPTH).unwrap();
         assert_eq!(encode(&set), json!({"f:a": {}}));
     }
 
     #[test]
     fn null_and_an_empty_object_are_the_empty_set() {
         for nothing in [json!(null), json!({}), json!({".": {}})] {
-            assert!(decode(&nothing).unwrap().is_empty());
+            assert!(decode(&nothing, MAX_DEPTH).unwrap().is_empty());
         }
     }
 
@@ -177,7 +181,7 @@ mod tests {
             (json!({"i:x": {}}), FieldsError::BadKey("i:x".to_owned())),
             (json!({"é": {}}), FieldsError::NoColon("é".to_owned())),
         ] {
-            assert_eq!(decode(&fields), Err(why), "{fields}");
+            assert_eq!(decode(&fields, MAX_DEPTH), Err(why), "{fields}");
         }
     }
 
@@ -188,8 +192,11 @@ mod tests {
             for _ in 0..MAX_DEPTH {
                 fields = Value::Object([("f:a".to_owned(), fields)].into_iter().collect());
             }
-            assert_eq!(decode(&fields), Err(FieldsError::TooDeep));
-            let deepest = decode(&fields["f:a"]).unwrap();
+            assert_eq!(
+                decode(&fields, MAX_DEPTH),
+                Err(FieldsError::TooDeep(MAX_DEPTH))
+            );
+            let deepest = decode(&fields["f:a"], MAX_DEPTH).unwrap();
             assert_eq!(deepest, deepest.clone());
             assert_eq!(encode(&deepest), fields["f:a"]);
             let mut both = deepest.clone();
@@ -224,7 +231,7 @@ mod tests {
                 set.insert(path);
             }
             let fields = encode(&set);
-            prop_assert_eq!(decode(&fields), Ok(set));
+            prop_assert_eq!(decode(&fields, MAX_DEPTH), Ok(set));
             // Through text as well: keys hold JSON of their own.
             let text = fields.to_string();
             prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), fields);

@@ -152,13 +152,13 @@ pub(super) struct Managers {
 }
 
 impl Managers {
-    /// Reads `managedFields`; null is none. If several entries have the same identity, the last
+    /// Reads `managedFields`, whose sets of fields have at most `deepest` levels; null is none. If several entries have the same identity, the last
     /// counts.
     ///
     /// # Errors
     ///
     /// [`ManagersError`] says what is wrong with the first entry that is not well-formed.
-    pub(super) fn decode(list: &Value) -> Result<Self, ManagersError> {
+    pub(super) fn decode(list: &Value, deepest: usize) -> Result<Self, ManagersError> {
         let list = match list {
             Value::Null => &[],
             Value::Array(list) => list.as_slice(),
@@ -166,7 +166,7 @@ impl Managers {
         };
         let mut managers = Self::default();
         for (index, entry) in list.iter().enumerate() {
-            let (identity, entry) = decode_entry(index, entry)?;
+            let (identity, entry) = decode_entry(index, entry, deepest)?;
             managers.entries.insert(identity, entry);
         }
         Ok(managers)
@@ -261,7 +261,11 @@ pub(super) fn set_managed_fields(object: &mut Value, entries: Option<Value>) {
     }
 }
 
-fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerKey, ManagerEntry), ManagersError> {
+fn decode_entry(
+    index: usize,
+    entry: &Value,
+    deepest: usize,
+) -> Result<(ManagerKey, ManagerEntry), ManagersError> {
     let text = |name| entry.get(name).and_then(Value::as_str).unwrap_or("");
     let operation = match text("operation") {
         "Apply" => ManagerOperation::Apply,
@@ -280,7 +284,7 @@ fn decode_entry(index: usize, entry: &Value) -> Result<(ManagerKey, ManagerEntry
     let identity = ManagerKey::new(text("manager"), operation, version, text("subresource"));
     let entry = ManagerEntry {
         version: version.to_owned(),
-        set: fields_v1::decode(entry.get("fieldsV1").unwrap_or(&Value::Null))?,
+        set: fields_v1::decode(entry.get("fieldsV1").unwrap_or(&Value::Null), deepest)?,
         time: Some(text("time").to_owned()).filter(|time| !time.is_empty()),
     };
     Ok((identity, entry))

@@ -38,7 +38,7 @@ pub fn track_update(
     context: &WriteContext<'_>,
 ) {
     let request = Updater { kinds, context };
-    let start = start_set(live, new, context);
+    let start = start_set(kinds, live, new, context);
     let managers = if start.is_empty() && live.is_some() {
         None
     } else {
@@ -47,10 +47,15 @@ pub fn track_update(
     set_managed_fields(new, managers.and_then(|managers| managers.encode()));
 }
 
-fn start_set(live: Option<&Value>, new: &Value, context: &WriteContext<'_>) -> Managers {
+fn start_set(
+    kinds: &dyn ManagedKind,
+    live: Option<&Value>,
+    new: &Value,
+    context: &WriteContext<'_>,
+) -> Managers {
     let stored = || {
         let stored = live.map_or(&Value::Null, |live| &live["metadata"]["managedFields"]);
-        Managers::decode(stored).unwrap_or_default()
+        Managers::decode(stored, kinds.deepest_fields()).unwrap_or_default()
     };
     if !context.subresource.is_empty() {
         return stored();
@@ -59,7 +64,7 @@ fn start_set(live: Option<&Value>, new: &Value, context: &WriteContext<'_>) -> M
     if is_reset(sent) {
         return Managers::default();
     }
-    match Managers::decode(sent) {
+    match Managers::decode(sent, kinds.deepest_fields()) {
         Ok(managers) if !managers.is_empty() => managers,
         _ => stored(),
     }

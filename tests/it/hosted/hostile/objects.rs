@@ -171,3 +171,61 @@ async fn delete_options_that_make_no_sense_are_refused() {
     assert_eq!(dry["status"], "Success");
     assert_eq!(api.get(&target).await.object(), object);
 }
+
+/// A schema whose owned fields nest so deep, as a client may send them.
+fn with_deep_owners(name: &str, levels: usize) -> String {
+    let object = schema(name, "exempt", 9, "x").to_string();
+    let fields = format!("{}{{}}{}", "{\"f:a\":".repeat(levels), "}".repeat(levels));
+    let owner = json!({
+        "manager": "me", "operation": "Update", "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "fieldsType": "FieldsV1",
+        "time": "2026-01-01T00:00:00Z",
+    });
+    let owner = owner
+        .to_string()
+        .replacen('{', &format!("{{\"fieldsV1\":{fields},"), 1);
+    object.replacen(
+        "\"metadata\":{",
+        &format!("\"metadata\":{{\"managedFields\":[{owner}],"),
+        1,
+    )
+}
+
+#[tokio::test]
+async fn what_is_stored_can_be_read_however_deep_its_owners_are() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    for levels in [90, 99, 100, 120, 130, 5_000, 9_000] {
+        let name = format!("deep-{levels}");
+        let body = with_deep_owners(&name, levels);
+        let posted = api.call(Method::POST, SCHEMAS, JSON, body).await;
+        assert_eq!(posted.status, 201, "{levels}");
+        let target = format!("{SCHEMAS}/{name}");
+        assert_eq!(api.get(&target).await.object()["metadata"]["name"], *name);
+        let list = api.get(SCHEMAS).await;
+        assert_eq!(list.status, 200, "{levels}");
+        assert_eq!(api.delete(&target).await.status, 200, "{levels}");
+    }
+}
+
+#[tokio::test]
+async fn a_small_body_has_no_large_answer_however_deep_and_pretty_it_is() {
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    let body = with_deep_owners("pretty", 9_000);
+    let target = format!("{SCHEMAS}?dryRun=All&pretty=true");
+    let posted = api.call(Method::POST, &target, JSON, body.clone()).await;
+    let length = posted.text().len();
+    assert!(length < 4 * body.len(), "{length} bytes");
+
+    let fields = format!("{}{}", "[".repeat(9_000), "]".repeat(9_000));
+    let review = format!(
+        r#"{{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","metadata":{{"managedFields":[{{"fieldsV1":{fields}}}]}},"spec":{{"nonResourceAttributes":{{"path":"/","verb":"get"}}}}}}"#
+    );
+    let target = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews?pretty=true";
+    let answered = api.call(Method::POST, target, JSON, review.clone()).await;
+    assert_eq!(answered.status, 201);
+    let length = answered.text().len();
+    assert!(length < review.len(), "{length} bytes");
+}

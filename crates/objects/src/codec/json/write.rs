@@ -82,6 +82,9 @@ pub fn encode_raw(value: &Value) -> Vec<u8> {
     writer.out
 }
 
+/// The levels that are indented in pretty output.
+const MOST_INDENTED: usize = 100;
+
 struct Writer {
     out: Vec<u8>,
     pretty: bool,
@@ -135,7 +138,9 @@ impl Writer {
     fn line(&mut self) {
         if self.pretty {
             self.out.push(b'\n');
-            self.out.extend(std::iter::repeat_n(b' ', 2 * self.depth));
+            // Not deeper, or a small document that nests deep would take hundreds of megabytes.
+            let indented = self.depth.min(MOST_INDENTED);
+            self.out.extend(std::iter::repeat_n(b' ', 2 * indented));
         }
     }
 

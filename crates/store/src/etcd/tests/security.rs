@@ -10,6 +10,7 @@ use crate::{
     etcd::{EtcdSettings, EtcdStore, EtcdTls},
 };
 use fairgate_testkit::{
+    client::soon,
     etcd::EtcdServer,
     pki::{Authority, Leaf},
 };
@@ -97,16 +98,24 @@ async fn new_certificates_are_used_without_a_new_start() {
     }
     server.restart();
     let read = async || store.get("/a", ReadRevision::Newest).await;
-    loop {
-        let refused = read().await.unwrap_err().to_string();
-        if refused.contains("certificate") {
-            break;
+    soon(async {
+        while !read()
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("certificate")
+        {
+            tokio::task::yield_now().await;
         }
-    }
+    })
+    .await;
     connections.renew(&trusting(&new, &server));
-    while read().await.is_err() {
-        tokio::task::yield_now().await;
-    }
+    soon(async {
+        while read().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     create(&store, "/b", "2").await;
 }
 
