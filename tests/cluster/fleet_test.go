@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,20 +84,7 @@ func TestGatewaysOfAFleetBeforeTwoServersComeAndGo(t *testing.T) {
 	t.Logf("%d acknowledged writes, %d that may have run", len(written), len(unknown))
 	list, err := first.Admin.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{LabelSelector: "of=servers"})
 	succeeds(t, err)
-	stored := map[string]bool{}
-	for _, object := range list.Items {
-		stored[object.Name] = true
-	}
-	for _, name := range written {
-		if !stored[name] {
-			t.Errorf("%s was acknowledged, and is not there", name)
-		}
-	}
-	for name := range stored {
-		if !slices.Contains(written, name) && !slices.Contains(unknown, name) {
-			t.Errorf("%s was refused for certain, and is there", name)
-		}
-	}
+	storedAsWritten(t, list, written, unknown)
 	for _, gateway := range gateways {
 		if log := gateway.Log(1000); strings.Contains(log, "forbidden") {
 			t.Errorf("%s lacks a right:\n%s", gateway.Name, log)

@@ -64,6 +64,13 @@ func TestServersOfOneClusterComeAndGo(t *testing.T) {
 	written, unknown := writer.stop(t)
 	t.Logf("%d acknowledged writes, %d that may have run", len(written), len(unknown))
 	list := must[*corev1.ConfigMapList](t)(client.CoreV1().ConfigMaps("default").List(ctx, metav1.ListOptions{LabelSelector: "of=servers"}))
+	stored := storedAsWritten(t, list, written, unknown)
+	untilSeen(t, ctx, seen, stored)
+}
+
+// storedAsWritten fails if an acknowledged write is not there, or one that was refused is. It returns the names of the objects that are.
+func storedAsWritten(t *testing.T, list *corev1.ConfigMapList, written, unknown []string) map[string]bool {
+	t.Helper()
 	stored := map[string]bool{}
 	for _, object := range list.Items {
 		stored[object.Name] = true
@@ -78,7 +85,7 @@ func TestServersOfOneClusterComeAndGo(t *testing.T) {
 			t.Errorf("%s was refused for certain, and is there", name)
 		}
 	}
-	untilSeen(t, ctx, seen, stored)
+	return stored
 }
 
 // followConfigMaps keeps the objects of the test in an informer.
