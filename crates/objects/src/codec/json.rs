@@ -3,7 +3,7 @@
 //! Accepts what Go accepts, as deep as Go does ([`MAX_DEPTH`]), with one narrower bound: `canonical::MAX_OBJECTS`.
 //!
 //! Values are dropped, compared, cloned and written by recursion, as all of `serde_json` does it. So are they walked here: a thread that
-//! reads what a client has sent has a stack of [`STACK_BYTES`].
+//! reads what a client has sent has a stack of `STACK_BYTES` of `fairgate_base::stack`.
 //!
 //! Not here: what the values mean, and which fields there are.
 

@@ -10,7 +10,7 @@ use fairgate_gotext::{QuotedChar, push_utf8};
 
 /// Lists and objects that may be open at once: as many as Go's `encoding/json` and `sigs.k8s.io/json` allow.
 ///
-/// Whoever reads a text recurses over its value, be it to drop it, and needs a stack of [`STACK_BYTES`](super::STACK_BYTES).
+/// Whoever reads a text recurses over its value, be it to drop it, and needs a stack of `STACK_BYTES` of `fairgate_base::stack`.
 pub const MAX_DEPTH: usize = 10_000;
 
 /// So many bytes of a text make a token, in bodies of usual form.
