@@ -95,9 +95,15 @@ async fn seats_follow_demand_while_a_member_of_etcd_is_away() {
         })
         .await;
         moved.push((round, away.is_some(), clock.now().since(began)));
-        for member in &members {
-            assert_eq!(member.fleet().await["state"], "granted", "round {round}");
-        }
+        // A gateway that has its floor alone may still be without a grant.
+        soon(async {
+            for member in &members {
+                while member.fleet().await["state"] != "granted" {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            }
+        })
+        .await;
         match away {
             Some(member) if is_frozen => etcd[member].thaw(),
             Some(member) => etcd[member].restart(),
