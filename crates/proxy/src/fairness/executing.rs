@@ -50,7 +50,7 @@ where
 pub(super) enum HeldResources {
     Nothing,
     Seat(Seat),
-    Watch(WatchGuard),
+    Watch(Box<WatchGuard>),
     LongRunning(LongRunningGuard),
 }
 
@@ -110,7 +110,7 @@ where
             HeldResources::Seat(seat) => self.attach_seat(&mut reply, seat),
             HeldResources::Watch(mut watch) if is_watch(&reply) => {
                 watch.answered();
-                reply.body_mut().hold(Box::new(watch));
+                reply.body_mut().hold(watch);
             }
             HeldResources::Watch(watch) => {
                 if let Some(seat) = watch.into_seat() {

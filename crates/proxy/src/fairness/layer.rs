@@ -315,7 +315,7 @@ where
         let held = match seat {
             None => HeldResources::Nothing,
             Some(seat) if call.kind == RequestKind::Watch => {
-                HeldResources::Watch(WatchGuard::new(seat, Rc::clone(&call.context)))
+                HeldResources::Watch(Box::new(WatchGuard::new(seat, Rc::clone(&call.context))))
             }
             Some(seat) => HeldResources::Seat(seat),
         };
