@@ -1,3 +1,5 @@
+//! What clients of a fleet get, beside what they would get of one gateway that has all seats.
+
 use std::thread;
 
 use super::*;
@@ -8,7 +10,7 @@ const ALL: [SeatDivision; 3] = [
     SeatDivision::WithCharges,
 ];
 
-/// A seat of a gateway is a third of a tenth of the ideal 15 seats, and requests draw their times: 5 % is twice what seeds differ by.
+/// Requests draw their times, so shares differ by about 2.5 % from seed to seed; the bound is twice that.
 #[test]
 fn a_flow_gets_one_share_wherever_its_requests_arrive() {
     for (world, ideal) in [
