@@ -31,7 +31,7 @@ use fairgate_fleet::{
     gateway::Load,
     identity::GatewayRun,
     received::ReceivedWork,
-    remote::Charge,
+    remote::Elsewhere,
     settings::{Reclaim, Settings},
 };
 use fairgate_fleet_engine::{
@@ -334,12 +334,9 @@ impl SeatUser for FleetSeats {
         self.flow_control.share_seats(now, seats);
     }
 
-    fn charge(&self, charges: Vec<Charge>) {
-        let levels = self.flow_control.dispatcher().levels();
-        for (name, level) in levels {
-            let of_level = charges.iter().filter(|charge| *charge.level == *name);
-            level.charge_elsewhere(of_level.map(|charge| (charge.flow, charge.work)));
-        }
+    fn note_elsewhere(&self, now: Time, elsewhere: Elsewhere) {
+        let of_level = |name: &str| elsewhere.of_level(name);
+        self.flow_control.note_elsewhere(now, of_level);
     }
 
     fn division(&self) -> (FleetDivision, Seats) {

@@ -21,7 +21,7 @@ use fairgate_fleet::{
     gateway::{FleetGateway, GatewayState, Load},
     identity::{Epoch, Fence, GatewayRun, KeyRevision},
     records::{FormatError, LevelGrant, Report, SeatLedger},
-    remote::{Charge, RemoteCharges},
+    remote::{Elsewhere, RemoteCharges},
     settings::Settings,
 };
 use http::Method;
@@ -49,8 +49,8 @@ pub trait SeatUser: Send + Sync + 'static {
     /// Uses these seats from now on.
     fn use_seats(&self, now: Time, seats: SharedSeats);
 
-    /// Flows received so much at other gateways since the last time.
-    fn charge(&self, charges: Vec<Charge>);
+    /// What flows received at other gateways since the last time, and the tenants that have flows there from now on.
+    fn note_elsewhere(&self, now: Time, elsewhere: Elsewhere);
 
     /// How seats are to be divided, and how many the servers have.
     fn division(&self) -> (FleetDivision, Seats);
@@ -232,8 +232,8 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         let before = self.gateway.epoch();
         self.gateway.apply(now, ledger);
         if self.gateway.epoch() != before {
-            let charges = self.remote.take(ledger, &self.parts.identity);
-            self.parts.seats.charge(charges);
+            let elsewhere = self.remote.take(ledger, &self.parts.identity);
+            self.parts.seats.note_elsewhere(now, elsewhere);
         }
         self.known_epoch = self.known_epoch.max(self.gateway.epoch());
         self.note_lost_ledger(ledger.epoch < self.known_epoch);
@@ -292,6 +292,10 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         };
         if !is_granted {
             self.lease = None;
+            if self.given.as_ref().is_some_and(|given| given.is_granted) {
+                // Who is cut off does not know what happens elsewhere, and has its floor for whoever comes.
+                self.parts.seats.note_elsewhere(now, Elsewhere::default());
+            }
         }
         // A new lease for each time that seats are granted: prolonging that of a grant that has expired would revive it.
         let lease = if let Some(lease) = &self.lease {

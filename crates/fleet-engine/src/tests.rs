@@ -14,7 +14,7 @@ use fairgate_fleet::{
     gateway::{GatewayState, Load},
     identity::GatewayRun,
     records::LevelLoad,
-    remote::Charge,
+    remote::Elsewhere,
     settings::{Reclaim, Settings},
 };
 use fairgate_testkit::leases::LeaseTable;
@@ -139,11 +139,10 @@ impl SeatUser for Site {
             executing: *lock(&self.executing),
             levels: vec![LevelLoad {
                 level: "all".to_owned(),
-                held: 0,
-                unnamed: None,
                 demand: wants,
+                ..LevelLoad::default()
             }],
-            flows: Vec::new(),
+            ..Load::default()
         }
     }
 
@@ -154,8 +153,8 @@ impl SeatUser for Site {
         self.serve();
     }
 
-    fn charge(&self, charges: Vec<Charge>) {
-        assert_eq!(charges, [], "no flow is reported");
+    fn note_elsewhere(&self, _: Time, elsewhere: Elsewhere) {
+        assert_eq!(elsewhere, Elsewhere::default(), "no flow is reported");
     }
 
     fn division(&self) -> (FleetDivision, Seats) {

@@ -19,6 +19,7 @@ use crate::{
     records::{FORMAT_VERSION, FlowWork, LedgerEntry, Report, SeatLedger, Standing},
     rules::Mutant,
     settings::Settings,
+    tenants::{differ_much, spread_tenants},
 };
 
 /// What a coordinator knows.
@@ -224,7 +225,17 @@ impl Coordinator {
         let epoch = Epoch(self.stored.epoch.0.checked_add(1)?);
         let entries = self.entries(epoch, divide)?;
         let flows = self.flow_work();
-        if !self.is_worth_writing(&entries, &flows) {
+        // What a silent gateway told is of the past.
+        let reports = self.reports.values().map(|(_, report)| report);
+        let reports: Vec<&Report> = reports
+            .filter(|report| !self.silent.contains(&report.gateway))
+            .collect();
+        let mut tenants = spread_tenants(&reports);
+        if !differ_much(&self.stored.tenants, &tenants) {
+            tenants.clone_from(&self.stored.tenants);
+        }
+        let tells_news = flows != self.stored.flows || tenants != self.stored.tenants;
+        if !tells_news && !self.is_worth_writing(&entries) {
             return None;
         }
         let ledger = SeatLedger {
@@ -233,6 +244,7 @@ impl Coordinator {
             fence: self.fence,
             entries,
             flows,
+            tenants,
         };
         self.restart_clocks(now, &ledger);
         self.written = Some(now);
@@ -334,7 +346,7 @@ impl Coordinator {
         several.map(flow).collect()
     }
 
-    fn is_worth_writing(&self, entries: &[LedgerEntry], flows: &[FlowWork]) -> bool {
+    fn is_worth_writing(&self, entries: &[LedgerEntry]) -> bool {
         let visible = |entries: &[LedgerEntry]| -> Vec<_> {
             let parts = entries.iter();
             parts
@@ -357,7 +369,6 @@ impl Coordinator {
         };
         self.stored.fence != self.fence
             || visible(entries) != visible(&self.stored.entries)
-            || *flows != *self.stored.flows
             || entries.iter().any(is_acknowledgement_due)
     }
 

@@ -4,7 +4,8 @@
 //! max-min shares; a tenant's flows weigh at most `tenant_weight` together, counted over the fleet. Each share is split over gateways
 //! by the flow's demand there. Seats that nobody asks for are spread evenly.
 //!
-//! What a gateway asks for beyond the flows that it names counts as one flow of weight 1 at that gateway.
+//! Flows that a gateway does not name are one for each tenant that it tells of, with the weight of all of them. What else it asks for
+//! counts as one flow that weighs as much as there are tenants, 1 each.
 //!
 //! Not here: whether these seats are free to be granted (`book`).
 
@@ -20,7 +21,8 @@ use fairgate_core::{
 
 use crate::{
     book::{SeatTarget, in_proportion},
-    records::{LevelGrant, Report},
+    records::{LevelGrant, LevelLoad, Report},
+    tenants::tenants_of,
 };
 
 /// One level of the policy.
@@ -112,39 +114,47 @@ impl FleetDivision {
         to_seats(&in_proportion(&wants, limit.into()))
     }
 
-    /// The flows of a level that ask for seats, with their weights.
+    /// The flows of a level that ask for seats, with their weights. Those of a tenant that are not named are one for each gateway.
     fn flows(&self, level: &str, reports: &[&Report]) -> Vec<FleetFlow> {
-        let mut named: BTreeMap<u64, (u64, FleetFlow)> = BTreeMap::new();
-        let mut rest = Vec::new();
+        let tenants = tenants_of(level, reports);
+        let mut named: BTreeMap<u64, FleetFlow> = BTreeMap::new();
+        let mut others = Vec::new();
+        let mut told = vec![Told::default(); reports.len()];
         for (gateway, report) in reports.iter().enumerate() {
-            let at = report.levels.iter().find(|at| at.level == level);
-            let mut unnamed = at.map_or(0, |at| at.demand);
             let flows = report.flows.iter().filter(|flow| flow.level == level);
             for flow in flows.filter(|flow| flow.demand > 0) {
-                unnamed = unnamed.saturating_sub(flow.demand);
-                let entry = named
-                    .entry(flow.flow)
-                    .or_insert((flow.tenant, FleetFlow::default()));
-                entry.1.by_gateway.push((gateway, flow.demand));
+                told[gateway].flows += u64::from(flow.demand);
+                let entry = named.entry(flow.flow).or_insert_with(|| FleetFlow {
+                    weight: tenants[&flow.tenant].weight_of_each(self.tenant_weight),
+                    by_gateway: Vec::new(),
+                });
+                entry.by_gateway.push((gateway, flow.demand));
             }
-            // Its demand is that of the last second, so a part that no flow asks for now need not be a flow.
-            let unnamed = at.and_then(|at| at.unnamed).unwrap_or(unnamed);
-            if unnamed > 0 {
-                rest.push(FleetFlow {
-                    weight: 1.0,
-                    by_gateway: vec![(gateway, unnamed)],
+        }
+        for tenant in tenants.values() {
+            let weight = tenant.weight_of_each(self.tenant_weight);
+            let unnamed = tenant.by_report().filter(|(_, at)| at.unnamed_demand > 0);
+            for (gateway, at) in unnamed {
+                told[gateway].tenants += u64::from(at.unnamed_demand);
+                others.push(FleetFlow {
+                    weight: weight * f64::from(at.unnamed.max(1)),
+                    by_gateway: vec![(gateway, at.unnamed_demand)],
                 });
             }
         }
-        let mut owned: BTreeMap<u64, u32> = BTreeMap::new();
-        for (tenant, _) in named.values() {
-            *owned.entry(*tenant).or_default() += 1;
-        }
-        let weighted = named.into_values().map(|(tenant, flow)| FleetFlow {
-            weight: (f64::from(self.tenant_weight) / f64::from(owned[&tenant])).min(1.0),
-            ..flow
-        });
-        weighted.chain(rest).collect()
+        let rest = (0..)
+            .zip(reports)
+            .zip(told)
+            .filter_map(|((gateway, report), told)| {
+                let at = report.levels.iter().find(|at| at.level == level)?;
+                let demand = told.rest(at);
+                (demand > 0).then(|| FleetFlow {
+                    weight: f64::from(at.unnamed_tenants.max(1)),
+                    by_gateway: vec![(gateway, demand)],
+                })
+            });
+        others.extend(rest);
+        named.into_values().chain(others).collect()
     }
 
     /// Gives gateways with less than the floor what they lack, of whoever has most.
@@ -170,6 +180,27 @@ impl FleetDivision {
                     .for_each(|own| own.seats += 1);
             }
         }
+    }
+}
+
+/// What a gateway told of the demand of a level.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// By flow.
+    flows: u64,
+    /// By tenant, of flows that it did not name.
+    tenants: u64,
+}
+
+impl Told {
+    /// What the level asks for beside that.
+    fn rest(self, at: &LevelLoad) -> Seats {
+        // The demand of the level is that of the last second, so a part that no flow asks for now need not be a flow.
+        let rest = match at.unnamed {
+            Some(unnamed) => u64::from(unnamed),
+            None => u64::from(at.demand).saturating_sub(self.flows),
+        };
+        Seats::try_from(rest.saturating_sub(self.tenants)).unwrap_or(Seats::MAX)
     }
 }
 

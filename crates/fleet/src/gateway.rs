@@ -14,7 +14,9 @@ use fairgate_core::{apf::Seats, time::Time};
 
 use crate::{
     identity::{Epoch, GatewayRun},
-    records::{FORMAT_VERSION, FlowLoad, LevelGrant, LevelLoad, Report, SeatLedger, Standing},
+    records::{
+        FORMAT_VERSION, FlowLoad, LevelGrant, LevelLoad, Report, SeatLedger, Standing, TenantLoad,
+    },
     rules::Mutant,
     settings::Settings,
 };
@@ -60,6 +62,8 @@ struct LastReport {
     at: Option<Time>,
     held: Seats,
     demand: Seats,
+    /// The flows that were named or told of by tenant.
+    flows: u32,
     epoch: Epoch,
 }
 
@@ -113,12 +117,21 @@ pub struct Load {
     pub levels: Vec<LevelLoad>,
     /// The most active flows.
     pub flows: Vec<FlowLoad>,
+    /// The tenants with the most of the others.
+    pub tenants: Vec<TenantLoad>,
 }
 
 impl Load {
     fn demand(&self) -> Seats {
         let demands = self.levels.iter().map(|level| level.demand);
         demands.fold(0, Seats::saturating_add)
+    }
+
+    /// How many flows it tells of.
+    fn flows(&self) -> u32 {
+        let named = u32::try_from(self.flows.len()).unwrap_or(u32::MAX);
+        let others = self.tenants.iter().map(|tenant| tenant.flows);
+        others.fold(named, u32::saturating_add)
     }
 }
 
@@ -229,7 +242,10 @@ impl FleetGateway {
         let held = self.may_use(now).max(load.executing);
         let last = self.reported;
         let changed = (held, load.demand(), self.epoch) != (last.held, last.demand, last.epoch);
-        let due = changed || self.has_work_to_tell(load) || self.acknowledged < self.needed;
+        // Otherwise a tenant that has many names all at once would have the weight of all of them here and elsewhere.
+        let flows = load.flows().abs_diff(last.flows) > last.flows / 8;
+        let due =
+            changed || flows || self.has_work_to_tell(load) || self.acknowledged < self.needed;
         // A quarter, so that reports may fail or be late before the grant expires.
         elapsed >= self.settings.lease / 4 || (due && elapsed >= self.settings.report_interval)
     }
@@ -260,6 +276,7 @@ impl FleetGateway {
             at: Some(now),
             held: limit.max(load.executing),
             demand: load.demand(),
+            flows: load.flows(),
             epoch: self.epoch,
         };
         for flow in &load.flows {
@@ -282,6 +299,7 @@ impl FleetGateway {
             terms: self.settings.terms(),
             levels: load.levels,
             flows: load.flows,
+            tenants: load.tenants,
         };
         let receipt = Receipt {
             sequence,

@@ -57,5 +57,6 @@ pub mod records;
 pub mod remote;
 mod rules;
 pub mod settings;
+pub mod tenants;
 #[cfg(test)]
 mod tests;

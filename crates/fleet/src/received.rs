@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use crate::{
     gateway::Load,
-    records::{FlowLoad, LevelLoad},
+    records::{FlowLoad, LevelLoad, TenantLoad},
 };
 use fairgate_core::{
     apf::{
@@ -17,6 +17,8 @@ use fairgate_core::{
 
 /// The flows of a report.
 const MOST_FLOWS: usize = 64;
+/// The tenants of a report: those with the most flows that are not among [`MOST_FLOWS`].
+const MOST_TENANTS: usize = 64;
 /// The flows of a level that are looked at for a report, under the lock of the level.
 const MOST_EXAMINED: usize = 4096;
 
@@ -47,9 +49,15 @@ impl ReceivedWork {
         for (level, _, _) in &flows {
             unnamed.insert(Arc::clone(level), 0);
         }
-        for (level, used, _) in flows.split_off(MOST_FLOWS.min(flows.len())) {
-            let rest: &mut Seats = unnamed.entry(level).or_default();
+        let others = flows.split_off(MOST_FLOWS.min(flows.len()));
+        for (level, used, _) in &others {
+            let rest: &mut Seats = unnamed.entry(Arc::clone(level)).or_default();
             *rest = rest.saturating_add(used.demand);
+        }
+        let mut tenants = tenants(others);
+        let mut untold: BTreeMap<String, u32> = BTreeMap::new();
+        for tenant in tenants.split_off(MOST_TENANTS.min(tenants.len())) {
+            *untold.entry(tenant.level).or_default() += 1;
         }
         let flow = |(level, used, _): (Arc<str>, FlowUse, u64)| {
             let key = (level, used.flow);
@@ -66,11 +74,13 @@ impl ReceivedWork {
             held: level.held(),
             demand: Seats::try_from(level.demand).unwrap_or(Seats::MAX),
             unnamed: unnamed.get(&level.level).copied(),
+            unnamed_tenants: untold.get(&*level.level).copied().unwrap_or(0),
         };
         Load {
             executing: uses.iter().map(LevelUse::held).sum(),
             levels: uses.iter().map(level).collect(),
             flows: flows.into_iter().map(flow).collect(),
+            tenants,
         }
     }
 
@@ -85,6 +95,26 @@ impl ReceivedWork {
             self.by_flow.insert(key, *work);
         }
     }
+}
+
+/// The tenants that own these flows, those with the most of them first.
+fn tenants(flows: Vec<(Arc<str>, FlowUse, u64)>) -> Vec<TenantLoad> {
+    let mut tenants: BTreeMap<(Arc<str>, u64), TenantLoad> = BTreeMap::new();
+    for (level, used, _) in flows {
+        let tenant = tenants.entry((level, used.tenant)).or_default();
+        tenant.flows += 1;
+        tenant.demand = tenant.demand.saturating_add(used.demand);
+    }
+    let tenants = tenants
+        .into_iter()
+        .map(|((level, tenant), load)| TenantLoad {
+            level: level.to_string(),
+            tenant,
+            ..load
+        });
+    let mut tenants: Vec<TenantLoad> = tenants.collect();
+    tenants.sort_by_key(|tenant| (Reverse(tenant.flows), tenant.tenant));
+    tenants
 }
 
 /// The flows that use or ask for seats, those that ask for most first, with room for their work.

@@ -47,6 +47,9 @@ pub struct Report {
     /// The most active flows.
     #[serde(default)]
     pub flows: Vec<FlowLoad>,
+    /// Of the other flows, those of the tenants that have the most of them.
+    #[serde(default)]
+    pub tenants: Vec<TenantLoad>,
 }
 
 /// One priority level at a gateway.
@@ -62,6 +65,9 @@ pub struct LevelLoad {
     /// What flows ask for that the report does not name; `None` if flows are not told apart: then all that named ones do not ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unnamed: Option<Seats>,
+    /// How many tenants have flows of which neither the report's flows nor its tenants tell.
+    #[serde(default)]
+    pub unnamed_tenants: u32,
 }
 
 /// One flow at a gateway.
@@ -80,6 +86,20 @@ pub struct FlowLoad {
     pub work: u64,
 }
 
+/// The flows of one tenant at a gateway that are not reported one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantLoad {
+    /// The name of their level.
+    pub level: String,
+    /// The keyed hash of the tenant that owns them.
+    pub tenant: u64,
+    /// How many are active.
+    pub flows: u32,
+    /// Seats that they use, and that their waiting requests ask for.
+    pub demand: Seats,
+}
+
 /// Who may use how many seats, under `ledger`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -95,6 +115,9 @@ pub struct SeatLedger {
     /// What flows that use several gateways received at each of them.
     #[serde(default)]
     pub flows: Vec<FlowWork>,
+    /// How many flows tenants have that use several gateways.
+    #[serde(default)]
+    pub tenants: Vec<TenantFlows>,
 }
 
 /// What a run of a gateway has to do with the fleet.
@@ -162,6 +185,20 @@ pub struct FlowWork {
     pub flow: u64,
     /// By gateway: [`FlowLoad::work`].
     pub work: Vec<(GatewayRun, u64)>,
+}
+
+/// The active flows of one tenant that uses several gateways.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantFlows {
+    /// The name of the level.
+    pub level: String,
+    /// [`FlowLoad::tenant`].
+    pub tenant: u64,
+    /// How many in the fleet.
+    pub flows: u32,
+    /// How many at each gateway.
+    pub at: Vec<(GatewayRun, u32)>,
 }
 
 /// Why a record cannot be used.

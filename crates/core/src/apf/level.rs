@@ -20,7 +20,9 @@ use smallvec::SmallVec;
 
 use super::{
     changes::ChangeNotice,
-    queueset::{Admission, ArrivingRequest, Discipline, EntryId, QueueSet, QueueSetEvents},
+    queueset::{
+        Admission, ArrivingRequest, Discipline, EntryId, LevelElsewhere, QueueSet, QueueSetEvents,
+    },
     retry_after::RetryAfter,
     seat_lease::LevelLease,
     units::Seats,
@@ -207,12 +209,11 @@ impl<W: Copy> Level<W> {
         });
     }
 
-    /// Flows, by their hashes, received so many seat-milliseconds at other gateways: they pay for it here.
-    pub fn charge_elsewhere(&self, charges: impl IntoIterator<Item = (u64, u64)>) {
-        let mut guarded = lock(&self.shared.guarded);
-        for (flow, seat_millis) in charges {
-            guarded.set.charge_elsewhere(flow, seat_millis);
-        }
+    /// What happens at the other gateways of the fleet in this level, from `now` on.
+    pub fn note_elsewhere(&self, now: Time, elsewhere: &LevelElsewhere, out: &mut Decisions<W>) {
+        self.adjust(out, |set, events| {
+            set.note_elsewhere(now, elsewhere, events);
+        });
     }
 
     /// Counts a rejection at `unix_seconds`; returns after how many seconds the client should

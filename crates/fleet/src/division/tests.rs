@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     identity::{Epoch, GatewayRun},
-    records::{FORMAT_VERSION, FlowLoad, LevelLoad},
+    records::{FORMAT_VERSION, FlowLoad, LevelLoad, TenantLoad},
 };
 
 fn level(name: &str, nominal: Seats, total: Seats) -> FleetLevel {
@@ -54,8 +54,10 @@ fn report(flows: &[(u64, u64, Seats)]) -> Report {
             held: 0,
             demand,
             unnamed: None,
+            unnamed_tenants: 0,
         }],
         flows: flows.iter().map(flow).collect(),
+        tenants: Vec::new(),
     }
 }
 
@@ -126,4 +128,46 @@ fn every_gateway_has_its_floor_and_no_more_is_given_than_there_is() {
         report(&[(1, 1, 1)]),
     ];
     assert_eq!(seats(&division, &reports, 10), [6, 2, 2]);
+}
+
+#[test]
+fn flows_that_are_not_named_weigh_together_what_their_tenant_may() {
+    let many = TenantLoad {
+        level: "low".to_owned(),
+        tenant: 9,
+        flows: 100,
+        demand: 100,
+    };
+    let mut reports = [&[(1, 1, 100)][..], &[], &[]].map(report);
+    for report in &mut reports {
+        report.levels[0].demand += 100;
+        report.levels[0].unnamed = Some(100);
+        report.tenants = vec![many.clone()];
+    }
+    let mut division = division(vec![level("low", 30, 30)]);
+    division.tenant_weight = 1;
+    // Two tenants: 15 seats each, a third of those of the second at each gateway.
+    assert_eq!(seats(&division, &reports, 30), [20, 5, 5]);
+    // A flow that gateways name is one of those, wherever it is.
+    for report in &mut reports {
+        report.levels[0].demand += 1;
+        report.flows.push(FlowLoad {
+            level: "low".to_owned(),
+            flow: 2,
+            tenant: 9,
+            demand: 1,
+            work: 0,
+        });
+    }
+    assert_eq!(seats(&division, &reports, 30), [20, 5, 5]);
+}
+
+#[test]
+fn tenants_that_are_not_told_of_weigh_1_each() {
+    let mut reports = [&[][..], &[(1, 1, 100)]].map(report);
+    reports[0].levels[0].demand = 100;
+    reports[0].levels[0].unnamed = Some(100);
+    reports[0].levels[0].unnamed_tenants = 29;
+    let division = division(vec![level("low", 30, 30)]);
+    assert_eq!(seats(&division, &reports, 30), [29, 1]);
 }

@@ -208,12 +208,11 @@ impl Site {
         let active = || self.flows.iter().filter(|flow| flow.begins <= now);
         let level = |level: usize| LevelLoad {
             level: level.to_string(),
-            held: 0,
-            unnamed: None,
             demand: active()
                 .filter(|f| f.level == level)
                 .map(|f| f.threads)
                 .sum(),
+            ..LevelLoad::default()
         };
         let flow = |flow: &LocalFlow| FlowLoad {
             level: flow.level.to_string(),
@@ -226,6 +225,7 @@ impl Site {
             executing: 0,
             levels: (0..self.level_seats.len()).map(level).collect(),
             flows: active().map(flow).collect(),
+            tenants: Vec::new(),
         }
     }
 
@@ -234,7 +234,7 @@ impl Site {
         if let Some(entry) = ledger.entry(own) {
             self.level_seats = entry.levels.iter().map(|level| level.seats).collect();
         }
-        for charge in self.charges.take(ledger, own) {
+        for charge in self.charges.take(ledger, own).charges {
             let flows = self
                 .flows
                 .iter_mut()

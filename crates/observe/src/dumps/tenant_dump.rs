@@ -67,7 +67,7 @@ pub(crate) async fn make(flow_control: &Arc<FlowControl>) -> String {
             kind.to_owned(),
             name,
             row.tenant.flows.to_string(),
-            row.tenant.weight.to_string(),
+            weight_text(row.tenant.weight),
             row.waiting.to_string(),
             row.seats.to_string(),
         ]);
@@ -88,6 +88,12 @@ fn named(policy: &Policy, schema: &str, digest: &RequestDigest) -> Option<(&'sta
         _ => tenant.name(),
     };
     Some((tenant.kind(), name))
+}
+
+/// A whole weight as such, any other with two decimals.
+fn weight_text(weight: f64) -> String {
+    let text = format!("{weight:.2}");
+    text.strip_suffix(".00").map_or(text.clone(), str::to_owned)
 }
 
 /// What counts of a request.
@@ -117,10 +123,10 @@ fn heaviest(name: &Arc<str>, level: &Level<Waiter>) -> Vec<TenantRow> {
         }
     }
     let mut rows: Vec<TenantRow> = rows.into_values().collect();
-    rows.sort_by_key(|row| {
-        let load = u64::from(row.waiting) + u64::from(row.seats);
-        Reverse((row.tenant.weight, row.tenant.flows, load))
-    });
+    let load = |row: &TenantRow| u64::from(row.waiting) + u64::from(row.seats);
+    rows.sort_by_key(|row| Reverse((row.tenant.flows, load(row))));
+    // A stable sort: equally heavy ones stay in that order.
+    rows.sort_by(|a, b| b.tenant.weight.total_cmp(&a.tenant.weight));
     rows.truncate(MOST_TENANTS);
     rows
 }

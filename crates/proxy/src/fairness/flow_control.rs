@@ -30,6 +30,7 @@ use fairgate_core::{
         dispatcher::{Dispatcher, LimitChange, SharedSeats},
         level::Decisions,
         policy::{Policy, Schema},
+        queueset::LevelElsewhere,
         watchers::Watchers,
     },
     cells::{CoreCells, FlowCells, Window},
@@ -166,6 +167,13 @@ impl FlowControl {
     pub fn share_seats(&self, now: Time, seats: SharedSeats) {
         let mut out = Decisions::default();
         self.dispatcher.share_seats(now, seats, &mut out);
+        self.deliver(out);
+    }
+
+    /// What happens at the other gateways in each level, by name, from `now` on.
+    pub fn note_elsewhere(&self, now: Time, of_level: impl Fn(&str) -> LevelElsewhere) {
+        let mut out = Decisions::default();
+        self.dispatcher.note_elsewhere(now, of_level, &mut out);
         self.deliver(out);
     }
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    ClientGain, ClientNames, FleetClient, FleetWorld, LevelOfFleet, SeatDivision, draw::CATCH_ALL,
-    run::play,
+    ClientGain, ClientNames, FleetClient, FleetWorld, LevelOfFleet, LongRequests, SeatDivision,
+    draw::CATCH_ALL, run::play,
 };
 
 /// An attack and whom it is meant for.
@@ -26,30 +26,62 @@ impl FleetAttack {
     }
 }
 
-/// A new name for each request, and a thousand names of one tenant: 100 threads at each of three gateways, before 30 seats. The
-/// polite client has four threads at one gateway.
+/// Attackers with threads at each of three gateways, before 30 seats. The polite client has four threads at one gateway.
+///
+/// - A hundred threads at each, whose requests take 20 ms: a new name for each request, a thousand names and a dozen names of one
+///   tenant.
+/// - As many under one name, of whose requests a fifth takes 200 ms and the others 1 ms.
+/// - Four at each, whose requests take ten seats for 1 ms.
 pub fn fleet_attacks() -> Vec<FleetAttack> {
+    let attacker = client(20, [100; 3]);
+    let named = |names| FleetClient {
+        names,
+        ..attacker.clone()
+    };
+    let two_times = FleetClient {
+        service: Duration::from_millis(1),
+        long: Some(LongRequests {
+            one_in: 5,
+            service: Duration::from_millis(200),
+        }),
+        ..attacker.clone()
+    };
+    let wide = FleetClient {
+        width: (10, 10),
+        ..client(1, [4; 3])
+    };
     let attacks = [
-        ("a new name for each request", ClientNames::Each),
-        ("a thousand names of one tenant", ClientNames::Of(1_000)),
+        ("a new name for each request", named(ClientNames::Each)),
+        (
+            "a thousand names of one tenant",
+            named(ClientNames::Of(1_000)),
+        ),
+        ("a dozen names of one tenant", named(ClientNames::Of(12))),
+        ("requests of two service times", two_times),
+        ("short wide requests", wide),
     ];
-    let attacks = attacks.map(|(name, names)| FleetAttack {
+    let attacks = attacks.map(|(name, attacker)| FleetAttack {
         name,
-        world: world(names),
+        world: world(attacker),
         polite: 0,
     });
     attacks.into()
 }
 
-fn world(names: ClientNames) -> FleetWorld {
-    let client = |threads: [u32; 3], names| FleetClient {
+/// A client of one name whose requests take so many milliseconds.
+fn client(millis: u64, threads: [u32; 3]) -> FleetClient {
+    FleetClient {
         level: 0,
         threads: threads.into(),
         width: (1, 1),
-        service: Duration::from_millis(20),
+        service: Duration::from_millis(millis),
+        long: None,
         think: Duration::ZERO,
-        names,
-    };
+        names: ClientNames::One,
+    }
+}
+
+fn world(attacker: FleetClient) -> FleetWorld {
     FleetWorld {
         seed: 1,
         gateways: 3,
@@ -58,7 +90,7 @@ fn world(names: ClientNames) -> FleetWorld {
             shares: 30,
             lendable_percent: 0,
         }],
-        clients: vec![client([4, 0, 0], ClientNames::One), client([100; 3], names)],
+        clients: vec![client(20, [4, 0, 0]), attacker],
         warm_up: Duration::from_secs(15),
         measured: Duration::from_secs(20),
     }

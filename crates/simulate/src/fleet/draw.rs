@@ -13,6 +13,7 @@ fn saturating(level: usize, threads: Vec<u32>) -> FleetClient {
         threads,
         width: (1, 1),
         service: Duration::from_millis(50),
+        long: None,
         think: Duration::ZERO,
         names: ClientNames::One,
     }
@@ -79,6 +80,7 @@ pub fn drawn_world(seed: u64) -> FleetWorld {
         FleetClient {
             width: *random.pick(&[(1, 1), (1, 1), (1, 2), (1, 4), (3, 3)]),
             service: Duration::from_millis(service),
+            long: None,
             ..saturating(level, threads)
         }
     });

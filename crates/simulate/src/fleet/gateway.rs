@@ -132,7 +132,7 @@ impl Site {
         engine: &mut LedgerInMemory,
         out: &mut Decisions<RequestNumber>,
     ) {
-        self.apply(now, &engine.ledger);
+        self.apply(now, &engine.ledger, out);
         self.give_seats(now, out);
         let load = self.received.load(&self.dispatcher);
         if self.gateway.is_report_due(now, &load) {
@@ -144,7 +144,7 @@ impl Site {
         }
         self.give_seats(now, out);
         if self.coordinate(now, engine) {
-            self.apply(now, &engine.ledger);
+            self.apply(now, &engine.ledger, out);
             self.give_seats(now, out);
         }
     }
@@ -173,20 +173,18 @@ impl Site {
         true
     }
 
-    fn apply(&mut self, now: Time, ledger: &SeatLedger) {
+    fn apply(&mut self, now: Time, ledger: &SeatLedger, out: &mut Decisions<RequestNumber>) {
         let before = self.gateway.epoch();
         self.gateway.apply(now, ledger);
         if self.gateway.epoch() == before {
             return;
         }
-        let charges = self.remote.take(ledger, &self.identity);
+        let elsewhere = self.remote.take(ledger, &self.identity);
         if !self.has_charges {
             return;
         }
-        for (name, level) in self.dispatcher.levels() {
-            let of_level = charges.iter().filter(|charge| *charge.level == *name);
-            level.charge_elsewhere(of_level.map(|charge| (charge.flow, charge.work)));
-        }
+        let of_level = |name: &str| elsewhere.of_level(name);
+        self.dispatcher.note_elsewhere(now, of_level, out);
     }
 
     fn give_seats(&mut self, now: Time, out: &mut Decisions<RequestNumber>) {

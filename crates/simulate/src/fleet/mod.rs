@@ -66,10 +66,21 @@ pub struct FleetClient {
     pub width: (Seats, Seats),
     /// Mean service time; exponential, cut off at ten times the mean.
     pub service: Duration,
+    /// If some of its requests take much longer: all take exactly `service`, but for those.
+    pub long: Option<LongRequests>,
     /// Time between a response and the next request.
     pub think: Duration,
     /// Under how many flows its requests come.
     pub names: ClientNames,
+}
+
+/// The requests of a client that take longer than its others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongRequests {
+    /// One of so many is one, at random; at least 1.
+    pub one_in: u64,
+    /// How long they take.
+    pub service: Duration,
 }
 
 /// Under how many names the requests of a client come; all belong to one tenant.

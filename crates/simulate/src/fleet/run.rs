@@ -234,12 +234,18 @@ impl Stage<'_> {
         let random = &mut self.draws[client];
         let (least, most) = spec.width;
         let width = random.within(least.into()..u64::from(most) + 1);
-        let factor = (-(1.0 - random.unit()).ln()).min(10.0);
+        let service = match spec.long {
+            Some(long) if random.within(0..long.one_in) == 0 => long.service,
+            Some(_) => spec.service,
+            None => spec
+                .service
+                .mul_f64((-(1.0 - random.unit()).ln()).min(10.0)),
+        };
         FleetRequest {
             client,
             site,
             width: Seats::try_from(width).expect("a width"),
-            service: spec.service.mul_f64(factor),
+            service,
             arrived: now,
             ticket: None,
         }

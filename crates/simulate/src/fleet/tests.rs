@@ -57,17 +57,32 @@ fn the_same_world_gives_the_same() {
     assert_eq!(format!("{one:?}"), format!("{other:?}"));
 }
 
-/// What is so today, not what should be: one gateway gives the polite client half as much again, since a tenant counts as up to four
-/// flows at each gateway and remote charges are for flows, which an attacker with many names has at one gateway each.
+/// One request of the polite client takes 20 ms on average: what a fleet costs it beyond one gateway is at most that.
 #[test]
-fn names_at_all_gateways_cost_a_polite_client_no_more_than_recorded() {
-    for attack in fleet_attacks() {
-        let gains = play(&attack.world, SeatDivision::WithCharges);
-        let (polite, one) = (&gains[attack.polite], attack.at_one_gateway());
+fn an_attack_at_all_gateways_costs_a_polite_client_little_more_than_at_one() {
+    let attacks = fleet_attacks();
+    let played = thread::scope(|scope| {
+        let halves = attacks.chunks(attacks.len().div_ceil(2)).map(|attacks| {
+            scope.spawn(|| {
+                let played = attacks.iter().map(|attack| {
+                    let mut gains = play(&attack.world, SeatDivision::WithCharges);
+                    (gains.remove(attack.polite), attack.at_one_gateway())
+                });
+                played.collect::<Vec<_>>()
+            })
+        });
+        let halves: Vec<_> = halves.collect();
+        let halves = halves
+            .into_iter()
+            .map(|half| half.join().expect("worlds are valid"));
+        halves.collect::<Vec<_>>().concat()
+    });
+    for (attack, (polite, one)) in attacks.iter().zip(played) {
         let name = attack.name;
-        assert_eq!(polite.refused, 0, "{name}: {gains:?}");
+        assert_eq!(polite.refused, 0, "{name}: {polite:?}");
+        let longest = one.p99_wait + Duration::from_millis(20);
         assert!(
-            polite.seats >= 0.6 * one.seats && polite.p99_wait <= Duration::from_millis(100),
+            polite.seats >= 0.9 * one.seats && polite.p99_wait <= longest,
             "{name}: {polite:?} {one:?}"
         );
     }

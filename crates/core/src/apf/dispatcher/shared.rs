@@ -17,6 +17,7 @@ use super::{Control, ControlledLevel, Decisions, Dispatcher, LevelKind, LevelLim
 use crate::{
     apf::{
         changes::ChangeList,
+        queueset::LevelElsewhere,
         seat_lease::{LevelLease, SeatLease},
         spec::LevelSpec,
         units::Seats,
@@ -107,6 +108,18 @@ impl<W: Copy> Dispatcher<W> {
         let mut control = lock(&self.control);
         control.shared = Some(seats);
         control.divide_anew(now, out)
+    }
+
+    /// What happens at the other gateways in each level, by name, from `now` on.
+    pub fn note_elsewhere(
+        &self,
+        now: Time,
+        of_level: impl Fn(&str) -> LevelElsewhere,
+        out: &mut Decisions<W>,
+    ) {
+        for (name, level) in self.levels() {
+            level.note_elsewhere(now, &of_level(&name), out);
+        }
     }
 
     /// What each level uses, by name. O(levels).

@@ -262,7 +262,8 @@ impl<W: Copy> QueueSet<W> {
     /// The work by which a flow has to be ahead so that drains are cheap, in units of seat-seconds: between two drains each flow
     /// receives as much.
     pub(super) fn cheap_lead(&self) -> u64 {
-        self.drain_cost.saturating_mul(CHEAP) / self.flows.weight().max(1)
+        self.flows
+            .divide_by_weight(self.drain_cost.saturating_mul(CHEAP))
     }
 
     /// Whether a request of `flow` has started since the blocked head did not fit.

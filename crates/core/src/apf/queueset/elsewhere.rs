@@ -1,14 +1,17 @@
-//! Charges for what flows received at other gateways of a fleet, so that a flow which uses several gateways gets one share and not
-//! one at each.
+//! What happens at other gateways of a fleet: flows are charged for what they received there, so that a flow which uses several gateways
+//! gets one share and not one at each, and tenants weigh the less the more flows they have there.
 //!
-//! Not here: what they received (the crate `fairgate-fleet`).
+//! Not here: what that is (the crate `fairgate-fleet`).
 
 use std::time::Duration;
 
-use super::QueueSet;
-use crate::apf::{
-    spec::Semantics,
-    units::{SeatSeconds, Seats},
+use super::{QueueSet, QueueSetEvents};
+use crate::{
+    apf::{
+        spec::Semantics,
+        units::{SeatSeconds, Seats},
+    },
+    time::Time,
 };
 
 /// How far ahead of virtual time a flow can get by charges: by as much as it receives in this time. So a flow never waits for
@@ -28,6 +31,15 @@ pub struct FlowUse {
     pub demand: Seats,
 }
 
+/// What happens in one level at the other gateways of a fleet. Flows and tenants are named by their hashes.
+#[derive(Clone, Debug, Default)]
+pub struct LevelElsewhere {
+    /// Flows, and the seat-milliseconds that they received there since the last time.
+    pub received: Vec<(u64, u64)>,
+    /// Tenants, and the active flows that they have there. All others have none.
+    pub tenants: Vec<(u64, u32)>,
+}
+
 impl<W: Copy> QueueSet<W> {
     /// The flows that use or ask for seats, of the first `most` that are known; in arbitrary order. Only Improved knows flows.
     /// O(`most` + their waiting requests).
@@ -43,11 +55,34 @@ impl<W: Copy> QueueSet<W> {
         })
     }
 
+    /// What happens at the other gateways of the fleet, from `now` on. Then dispatches what fits now, since tenants may weigh more or
+    /// less. O(charges · log flows), and O(flows + tenants) if tenants differ from the last time. Only Improved knows flows and tenants.
+    pub(crate) fn note_elsewhere(
+        &mut self,
+        now: Time,
+        elsewhere: &LevelElsewhere,
+        events: &mut QueueSetEvents<W>,
+    ) {
+        if self.semantics == Semantics::Compatible {
+            return;
+        }
+        for (flow, seat_millis) in &elsewhere.received {
+            self.charge_elsewhere(*flow, *seat_millis);
+        }
+        if self.flows.tenants().are_elsewhere(&elsewhere.tenants) {
+            return;
+        }
+        // Virtual time up to now passed under the weights before.
+        self.advance(now, events);
+        self.flows.set_elsewhere(elsewhere.tenants.iter().copied());
+        self.reweighed(events);
+    }
+
     /// The flow with this hash received so much at other gateways. It is charged only while requests wait: otherwise there are seats
     /// for all. O(log flows).
-    pub(crate) fn charge_elsewhere(&mut self, hash: u64, seat_millis: u64) {
+    fn charge_elsewhere(&mut self, hash: u64, seat_millis: u64) {
         let flow = self.flows.find(hash).filter(|_| self.sums.waiting > 0);
-        let Some(flow) = flow.filter(|_| self.semantics == Semantics::Improved) else {
+        let Some(flow) = flow else {
             return;
         };
         let millis = Duration::from_millis(seat_millis);

@@ -198,9 +198,14 @@ impl FlowTable {
         self.rest(number);
     }
 
-    /// What all active flows weigh together.
-    pub(super) fn weight(&self) -> u64 {
-        self.tenants.weight()
+    /// `amount`, divided by what all active flows weigh together; by 1 if none is active.
+    pub(super) fn divide_by_weight(&self, amount: u64) -> u64 {
+        self.tenants.divide_by_all(amount)
+    }
+
+    /// `amount` times what all active flows weigh together.
+    pub(super) fn times_weight(&self, amount: u64) -> u64 {
+        self.tenants.times_all(amount)
     }
 
     /// The tenants to which the flows belong.
@@ -211,6 +216,11 @@ impl FlowTable {
     /// Changes what the flows of one tenant weigh together at most. The caller reorders the flows. O(tenants).
     pub(super) fn set_tenant_weight(&mut self, tenant_weight: u32) {
         self.tenants.set_allowance(tenant_weight);
+    }
+
+    /// The tenants with these hashes have so many active flows at other gateways; all others have none. O(tenants).
+    pub(super) fn set_elsewhere(&mut self, flows: impl IntoIterator<Item = (u64, u32)>) {
+        self.tenants.set_elsewhere(flows);
     }
 
     /// The weight of an active flow.
@@ -226,14 +236,14 @@ impl FlowTable {
             return 16 * (u64::from(flow.seats) + u64::from(more));
         }
         let seats = u64::from(self.tenants.seats(flow.owner)) + u64::from(more);
-        16 * seats / u64::from(self.tenants.weight_of_all(flow.owner))
+        self.tenants.divide_by_weight_of(flow.owner, 16 * seats)
     }
 
     /// The seats that all flows of the tenant of an active flow hold, in sixteenths, for what they weigh together.
     pub(super) fn held_by_tenant(&self, number: u32) -> u64 {
         let owner = self.all[number as usize].owner;
-        let weight = u64::from(self.tenants.weight_of_all(owner).max(1));
-        16 * u64::from(self.tenants.seats(owner)) / weight
+        let seats = 16 * u64::from(self.tenants.seats(owner));
+        self.tenants.divide_by_weight_of(owner, seats)
     }
 
     /// The seats of an active flow that linger, in sixteenths, for its weight; if it weighs less than 1, all that its tenant holds.
@@ -249,7 +259,7 @@ impl FlowTable {
     pub(super) fn least_held_for_weight(&self, number: u32, more: Seats) -> u64 {
         let flow = &self.all[number as usize];
         let seats = 16 * (u64::from(flow.seats) + u64::from(more));
-        seats / u64::from(self.tenants.weight_of_all(flow.owner).max(1))
+        self.tenants.divide_by_weight_of(flow.owner, seats)
     }
 
     /// The weight of one more active flow of this tenant.
@@ -402,9 +412,11 @@ impl FlowTable {
         flow.ownership = flow.ownership.wrapping_add(1).max(1);
     }
 
-    /// Forgets all flows.
+    /// Forgets all flows here. What tenants have at other gateways stays.
     pub(super) fn clear(&mut self) {
+        let elsewhere = self.tenants.take_elsewhere();
         *self = Self::new(self.tenants.allowance());
+        self.tenants.set_elsewhere(elsewhere);
     }
 
     /// A flow without requests is idle from now on.

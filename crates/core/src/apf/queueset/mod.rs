@@ -39,7 +39,7 @@ use smallvec::SmallVec;
 
 use charges::Charges;
 use drains::Blocked;
-pub use elsewhere::FlowUse;
+pub use elsewhere::{FlowUse, LevelElsewhere};
 use fifo::{Entries, NONE, Queue};
 pub use fifo::{EntryId, Phase, RequestEntry};
 use flows::FlowTable;

@@ -26,7 +26,7 @@ impl<W: Copy> QueueSet<W> {
     /// Whether so many sixteenths of a seat for the weight of a flow are so many times its part of the seats.
     pub(super) fn are_parts(&self, seats: u64, times: u64) -> bool {
         let parts = 16 * u64::from(self.limit) * times;
-        seats > 0 && seats.saturating_mul(self.flows.weight()) >= parts
+        seats > 0 && self.flows.times_weight(seats) >= parts
     }
 
     /// The first flow that would hold no more than `hold` sixteenths of a seat for its weight with the request that it has waiting, which

@@ -99,8 +99,8 @@ impl<W: Copy> QueueSet<W> {
     /// Whether the line of a flow is at least so long and has its part of all that waits.
     fn gives_up(&self, flow: u32, least: u64) -> bool {
         let length = self.line_length(flow);
-        let all = u128::from(self.sums.waiting) * u128::from(UNIT);
-        length >= least && u128::from(length) * u128::from(self.flows.weight()) >= all
+        let all = u64::from(self.sums.waiting) * UNIT;
+        length >= least && self.flows.times_weight(length) >= all
     }
 
     /// Refuses the newest waiting request of a flow. Returns the slot of its queue.

@@ -66,6 +66,11 @@ impl<W: Copy> QueueSet<W> {
         }
         self.advance(now, events);
         self.flows.set_tenant_weight(tenant_weight);
+        self.reweighed(events);
+    }
+
+    /// Flows weigh something else. O(flows).
+    pub(super) fn reweighed(&mut self, events: &mut QueueSetEvents<W>) {
         for flow in (0..).take(self.flows.len()) {
             self.settle_flow(flow);
         }

@@ -53,14 +53,14 @@ pub struct QueueReport {
 }
 
 /// A tenant that owns active flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TenantReport {
     /// Its hash, [`RequestEntry::tenant_hash`] of its requests.
     pub hash: u64,
     /// Flows that have requests and that it owns.
     pub flows: u32,
-    /// What these weigh together, where a flow weighs 1 at most.
-    pub weight: u32,
+    /// What these weigh together, where a flow weighs 1 at most. A whole number, unless the tenant has flows at other gateways, too.
+    pub weight: f64,
 }
 
 /// One request of the queue set and its state.

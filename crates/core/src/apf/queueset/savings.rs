@@ -31,10 +31,10 @@ impl<W: Copy> QueueSet<W> {
     /// Time passes: virtual time advances by the work of all active flows, divided by what they weigh.
     pub(super) fn follow_flows(&mut self, elapsed: Nanos) {
         // Where a request waits, a flow is active.
-        let weight = self.flows.weight().max(1);
         let all = self.sums.seats_in_use;
         let advancing = all.saturating_sub(self.sums.catching_up);
-        let mut work = SeatSeconds::product(advancing, elapsed).units() / weight;
+        let work = SeatSeconds::product(advancing, elapsed).units();
+        let mut work = self.flows.divide_by_weight(work);
         if self.lingering.displaced() > 0 {
             // More seats are counted than there are: each for the part that it has of those.
             work = work / u64::from(all.max(1)) * u64::from(self.seats_in_use());
@@ -126,7 +126,8 @@ impl<W: Copy> QueueSet<W> {
 
     /// What each flow of weight 1 can receive in so much time, in units of seat-seconds.
     pub(super) fn received_in(&self, time: Nanos) -> u64 {
-        SeatSeconds::product(self.limit, time).units() / self.flows.weight().max(1)
+        let all = SeatSeconds::product(self.limit, time).units();
+        self.flows.divide_by_weight(all)
     }
 
     /// The part of the [lag](Self::lag) that is due to wide requests: among them even flows that always ask for their share

@@ -5,6 +5,10 @@
 //! share that allowance evenly, so they weigh `allowance / n` each. So a tenant's flows weigh together what they are, at
 //! most `allowance`, and all flows of the level together an exact whole number, whatever the names that arrive.
 //!
+//! In a fleet of gateways a tenant may have active flows at others, too. These count here, so that it weighs here only the part that
+//! it has here of what it may weigh in the fleet: with n flows here and m elsewhere, more than its allowance together, each weighs
+//! `allowance / (n + m)`.
+//!
 //! Not here: what a weight does ([`super::fair`]).
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
@@ -22,6 +26,10 @@ use crate::{
 /// What the flows of one tenant weigh together at most, where a flow weighs 1, unless configured.
 pub const DEFAULT_TENANT_WEIGHT: u32 = 4;
 
+/// The flows of a tenant at other gateways that count: enough that what it weighs here is next to nothing, and few enough that virtual
+/// time does not run away.
+const MOST_ELSEWHERE: u32 = 1 << 16;
+
 /// The tenants that own flows.
 #[derive(Debug)]
 pub(super) struct TenantTable {
@@ -31,7 +39,18 @@ pub(super) struct TenantTable {
     /// What the active flows of one tenant weigh together at most; at least 1.
     allowance: u32,
     /// What all active flows weigh together.
-    weight: u64,
+    weight: WeightSum,
+    /// The active flows that tenants have at other gateways, by hash; also of tenants that own none here.
+    elsewhere: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
+}
+
+/// A sum of weights of tenants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct WeightSum {
+    /// Of tenants whose weight is a whole number.
+    whole: u64,
+    /// Of the others, in [`Self::UNIT`]ths.
+    parts: u64,
 }
 
 /// One tenant.
@@ -42,6 +61,8 @@ struct KnownTenant {
     known: u32,
     /// Those of them that are active.
     active: u32,
+    /// Those, and its active flows at other gateways.
+    in_fleet: u32,
     /// The seats that its flows hold.
     seats: Seats,
     /// How long its requests take on average, in microseconds, and of how many that is, up to the number that is remembered.
@@ -69,13 +90,19 @@ impl TenantTable {
             numbers: HashMap::default(),
             free: Vec::new(),
             allowance: allowance.max(1),
-            weight: 0,
+            weight: WeightSum::default(),
+            elsewhere: HashMap::default(),
         }
     }
 
-    /// What all active flows weigh together.
-    pub(super) fn weight(&self) -> u64 {
-        self.weight
+    /// `amount`, divided by what all active flows weigh together; by 1 if none is active.
+    pub(super) fn divide_by_all(&self, amount: u64) -> u64 {
+        self.weight.divide(amount)
+    }
+
+    /// `amount` times what all active flows weigh together, rounded down; saturates.
+    pub(super) fn times_all(&self, amount: u64) -> u64 {
+        self.weight.times(amount)
     }
 
     /// What the active flows of one tenant weigh together at most.
@@ -86,11 +113,43 @@ impl TenantTable {
     /// Changes what the active flows of one tenant weigh together at most; at least 1. O(tenants).
     pub(super) fn set_allowance(&mut self, allowance: u32) {
         self.allowance = allowance.max(1);
-        let weights = self
-            .all
-            .iter()
-            .map(|tenant| tenant.active.min(self.allowance));
-        self.weight = weights.map(u64::from).sum();
+        self.weigh_all();
+    }
+
+    fn weigh_all(&mut self) {
+        let mut weight = WeightSum::default();
+        for tenant in &self.all {
+            weight.add(tenant.weight(self.allowance));
+        }
+        self.weight = weight;
+    }
+
+    /// The tenants with these hashes have so many active flows at other gateways; all others have none. Further ones than
+    /// [`MOST_ELSEWHERE`] of a tenant do not count. O(tenants).
+    pub(super) fn set_elsewhere(&mut self, flows: impl IntoIterator<Item = (u64, u32)>) {
+        self.elsewhere.clear();
+        let flows = flows.into_iter();
+        let flows = flows.map(|(hash, flows)| (hash, flows.min(MOST_ELSEWHERE)));
+        self.elsewhere.extend(flows.filter(|(_, flows)| *flows > 0));
+        for tenant in &mut self.all {
+            let elsewhere = self.elsewhere.get(&tenant.hash).copied().unwrap_or(0);
+            tenant.in_fleet = tenant.active + elsewhere;
+        }
+        self.weigh_all();
+    }
+
+    /// What [`Self::set_elsewhere`] was told last.
+    pub(super) fn take_elsewhere(&mut self) -> impl IntoIterator<Item = (u64, u32)> + use<> {
+        std::mem::take(&mut self.elsewhere)
+    }
+
+    /// Whether [`Self::set_elsewhere`] was told the same last; each tenant is there once, with at least one flow.
+    pub(super) fn are_elsewhere(&self, flows: &[(u64, u32)]) -> bool {
+        let is_known = |(hash, flows): &(u64, u32)| {
+            let known = self.elsewhere.get(hash);
+            known == Some((*flows).min(MOST_ELSEWHERE)).as_ref()
+        };
+        flows.len() == self.elsewhere.len() && flows.iter().all(is_known)
     }
 
     /// How many active flows the tenant of this hash owns.
@@ -126,9 +185,13 @@ impl TenantTable {
         tenant.seats = tenant.seats - before + after;
     }
 
-    /// What the active flows of a tenant weigh together.
-    pub(super) fn weight_of_all(&self, number: u32) -> u32 {
-        self.all[number as usize].active.min(self.allowance)
+    /// `amount`, divided by what the active flows of a tenant weigh together; by 1 if it has none.
+    pub(super) fn divide_by_weight_of(&self, number: u32, amount: u64) -> u64 {
+        let tenant = &self.all[number as usize];
+        if tenant.in_fleet == tenant.active {
+            return amount / u64::from(tenant.active.min(self.allowance).max(1));
+        }
+        tenant.weight(self.allowance).divide(amount)
     }
 
     /// The tenants that have active flows.
@@ -137,21 +200,25 @@ impl TenantTable {
         active.map(|tenant| TenantReport {
             hash: tenant.hash,
             flows: tenant.active,
-            weight: tenant.active.min(self.allowance),
+            weight: tenant.weight(self.allowance).as_f64(),
         })
     }
 
     /// The weight of each flow of a tenant that has active ones.
     pub(super) fn weight_of(&self, number: u32) -> Weight {
-        self.weight_of_each(self.all[number as usize].active)
+        self.weight_of_each(self.all[number as usize].in_fleet)
     }
 
     /// The weight that each flow of the tenant of this hash has once one more is active.
     pub(super) fn weight_of_another(&self, hash: u64) -> Weight {
-        self.weight_of_each(self.flows_of(hash).saturating_add(1))
+        let flows = match self.numbers.get(&hash) {
+            Some(number) => self.all[*number as usize].in_fleet,
+            None => self.elsewhere.get(&hash).copied().unwrap_or(0),
+        };
+        self.weight_of_each(flows + 1)
     }
 
-    /// The weight of each of so many active flows of one tenant.
+    /// The weight of each of so many active flows of one tenant, wherever they are.
     fn weight_of_each(&self, active: u32) -> Weight {
         if active <= self.allowance {
             return Weight::ONE;
@@ -173,6 +240,7 @@ impl TenantTable {
             hash,
             known: 1,
             active: 0,
+            in_fleet: self.elsewhere.get(&hash).copied().unwrap_or(0),
             seats: 0,
             mean_micros: 0,
             learnt: 0,
@@ -272,16 +340,32 @@ impl TenantTable {
     /// A flow of this tenant becomes active.
     pub(super) fn activate(&mut self, number: u32) {
         let tenant = &mut self.all[number as usize];
+        if tenant.in_fleet == tenant.active {
+            // Only the first `allowance` flows of a tenant add weight; further ones share it.
+            self.weight.whole += u64::from(tenant.active < self.allowance);
+            tenant.active += 1;
+            tenant.in_fleet += 1;
+            return;
+        }
+        self.weight.subtract(tenant.weight(self.allowance));
         tenant.active += 1;
-        // Only the first `allowance` flows of a tenant add weight; further ones share it.
-        self.weight += u64::from(tenant.active <= self.allowance);
+        tenant.in_fleet += 1;
+        self.weight.add(tenant.weight(self.allowance));
     }
 
     /// A flow of this tenant becomes idle.
     pub(super) fn deactivate(&mut self, number: u32) {
         let tenant = &mut self.all[number as usize];
-        self.weight -= u64::from(tenant.active <= self.allowance);
+        if tenant.in_fleet == tenant.active {
+            self.weight.whole -= u64::from(tenant.active <= self.allowance);
+            tenant.active -= 1;
+            tenant.in_fleet -= 1;
+            return;
+        }
+        self.weight.subtract(tenant.weight(self.allowance));
         tenant.active -= 1;
+        tenant.in_fleet -= 1;
+        self.weight.add(tenant.weight(self.allowance));
     }
 
     /// Recomputes what is kept running; for tests. `active` is the number of active flows of each tenant that has some, `seats` what its
@@ -291,16 +375,78 @@ impl TenantTable {
     ///
     /// If a kept value is wrong.
     pub(super) fn check_invariants(&self, active: &HashMap<u32, u32>, seats: &HashMap<u32, Seats>) {
-        let mut weight = 0;
+        let mut weight = WeightSum::default();
         for (number, tenant) in (0..).zip(&self.all) {
             let flows = active.get(&number).copied().unwrap_or(0);
             assert_eq!(tenant.active, flows, "active flows of a tenant");
             assert!(tenant.known >= flows, "flows of a tenant");
             let held = seats.get(&number).copied().unwrap_or(0);
             assert_eq!(tenant.seats, held, "seats of a tenant");
-            weight += u64::from(flows.min(self.allowance));
+            let elsewhere = self.elsewhere.get(&tenant.hash).copied().unwrap_or(0);
+            assert_eq!(tenant.in_fleet, flows + elsewhere, "flows in the fleet");
+            weight.add(tenant.weight(self.allowance));
         }
         assert_eq!(self.weight, weight, "the weight of all flows");
+    }
+}
+
+impl KnownTenant {
+    /// What its active flows weigh together.
+    fn weight(&self, allowance: u32) -> WeightSum {
+        if self.in_fleet == self.active || self.in_fleet <= allowance {
+            return WeightSum {
+                whole: u64::from(self.active.min(allowance)),
+                parts: 0,
+            };
+        }
+        let parts = u64::from(allowance) * WeightSum::UNIT * u64::from(self.active);
+        WeightSum {
+            whole: 0,
+            parts: parts / u64::from(self.in_fleet),
+        }
+    }
+}
+
+impl WeightSum {
+    /// So many parts are a weight of 1.
+    const UNIT: u64 = 1 << 20;
+
+    fn add(&mut self, other: Self) {
+        self.whole += other.whole;
+        self.parts += other.parts;
+    }
+
+    fn subtract(&mut self, other: Self) {
+        self.whole -= other.whole;
+        self.parts -= other.parts;
+    }
+
+    /// `amount` divided by it, or by 1 if it is 0; at most a sixteenth of what can be represented.
+    fn divide(self, amount: u64) -> u64 {
+        if self.parts == 0 {
+            return amount / self.whole.max(1);
+        }
+        let divided = u128::from(amount) * u128::from(Self::UNIT) / self.in_parts();
+        u64::try_from(divided)
+            .unwrap_or(u64::MAX)
+            .min(u64::MAX / 16)
+    }
+
+    fn times(self, amount: u64) -> u64 {
+        if self.parts == 0 {
+            return amount.saturating_mul(self.whole);
+        }
+        let product = u128::from(amount) * self.in_parts() / u128::from(Self::UNIT);
+        u64::try_from(product).unwrap_or(u64::MAX)
+    }
+
+    fn in_parts(self) -> u128 {
+        u128::from(self.whole) * u128::from(Self::UNIT) + u128::from(self.parts)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "for reports")]
+    fn as_f64(self) -> f64 {
+        self.whole as f64 + self.parts as f64 / Self::UNIT as f64
     }
 }
 
@@ -353,9 +499,9 @@ mod tests {
         let [few, many] = [1, 2].map(|hash| tenants.acquire(hash, SeatSeconds::ZERO));
         (0..3).for_each(|_| tenants.activate(few));
         (0..10).for_each(|_| tenants.activate(many));
-        assert_eq!(tenants.weight(), 3 + 4);
+        assert_eq!(tenants.times_all(1), 3 + 4);
         (0..7).for_each(|_| tenants.deactivate(many));
-        assert_eq!(tenants.weight(), 3 + 3);
+        assert_eq!(tenants.times_all(1), 3 + 3);
     }
 
     #[test]
@@ -366,10 +512,37 @@ mod tests {
         (0..10).for_each(|_| tenants.activate(many));
         for (allowance, weight, flow) in [(1, 2, 10), (8, 3 + 8, 80), (1000, 13, 100)] {
             tenants.set_allowance(allowance);
-            assert_eq!(tenants.weight(), weight);
+            assert_eq!(tenants.times_all(1), weight);
             let divided = tenants.weight_of(many).divide(1000);
             assert_eq!(100_000 / divided, flow, "hundredths of each of many flows");
         }
+    }
+
+    #[test]
+    fn flows_at_other_gateways_take_a_part_of_what_a_tenant_may_weigh() {
+        let mut tenants = TenantTable::new(4);
+        let [few, many] = [1, 2].map(|hash| tenants.acquire(hash, SeatSeconds::ZERO));
+        (0..2).for_each(|_| tenants.activate(few));
+        (0..10).for_each(|_| tenants.activate(many));
+        // Two and two are what a tenant may have; ten and thirty share the weight of four.
+        tenants.set_elsewhere([(1, 2), (2, 30), (3, 7)]);
+        assert_eq!(tenants.times_all(1_000), 2_000 + 1_000);
+        assert_eq!(tenants.divide_by_all(3_000), 1_000);
+        assert_eq!(tenants.weight_of(few), Weight::ONE);
+        assert_eq!(tenants.weight_of(many).divide(1_000), 10_000);
+        assert_eq!(tenants.divide_by_weight_of(many, 1_000), 1_000);
+        // One more of the first: five share the weight of four, and three of them are here.
+        tenants.activate(few);
+        assert_eq!(tenants.times_all(1_000), 2_400 + 1_000 - 1);
+        tenants.deactivate(few);
+        assert_eq!(tenants.weight_of_another(2).divide(1_000), 10_250);
+        assert_eq!(tenants.weight_of_another(3).divide(1_000), 2_000);
+        let new = tenants.acquire(3, SeatSeconds::ZERO);
+        tenants.activate(new);
+        assert_eq!(tenants.times_all(1_000), 2_000 + 1_000 + 500);
+        tenants.set_elsewhere([]);
+        assert_eq!(tenants.times_all(1), 2 + 4 + 1);
+        assert_eq!(tenants.weight_of(many).divide(1_000), 2_500);
     }
 
     #[test]

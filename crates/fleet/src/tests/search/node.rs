@@ -180,7 +180,7 @@ impl Node {
                 demand: self.wants,
                 ..LevelLoad::default()
             }],
-            flows: Vec::new(),
+            ..Load::default()
         };
         let is_waiting = self
             .report_sent

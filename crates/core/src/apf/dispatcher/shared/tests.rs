@@ -97,6 +97,21 @@ impl World {
         self.take(out);
     }
 
+    /// A flow of this level received so many seat-milliseconds at other gateways.
+    fn note_received(&mut self, level: &str, flow: u64, seat_millis: u64) {
+        let mut out = Decisions::default();
+        let of_level = |name: &str| LevelElsewhere {
+            received: (name == level)
+                .then_some((flow, seat_millis))
+                .into_iter()
+                .collect(),
+            tenants: Vec::new(),
+        };
+        self.dispatcher
+            .note_elsewhere(at(self.now), of_level, &mut out);
+        self.take(out);
+    }
+
     fn held(&self) -> Seats {
         let uses = self.dispatcher.level_uses();
         uses.iter().map(LevelUse::held).sum()
@@ -316,11 +331,7 @@ fn a_flow_pays_here_for_what_it_receives_at_other_gateways_while_others_wait() {
                 world.rebalance();
             }
             if step % 100 == 0 {
-                for (name, level) in world.dispatcher.levels() {
-                    if &*name == "a" {
-                        level.charge_elsewhere([(0, elsewhere * 1_000)]);
-                    }
-                }
+                world.note_received("a", 0, elsewhere * 1_000);
             }
         }
         let limit = world.executing.len();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One random trace with final seats, short queues, refusals, cancels and changed limits.
+/// One random trace with final seats, short queues, refusals, cancels, changed limits, and tenants with flows at other gateways.
 fn play_random_trace(seed: u64) {
     let mut random = Random::seeded(seed);
     let mut stage = Stage::new(improved(queues(4, 2, 2), 6));
@@ -11,7 +11,7 @@ fn play_random_trace(seed: u64) {
     for _ in 0..200 {
         now += random.within(0..4_000);
         let mut events = QueueSetEvents::default();
-        match random.within(0..10) {
+        match random.within(0..11) {
             0..5 => {
                 let mut seats = |most| u32::try_from(random.within(1..most)).unwrap();
                 let work = Work {
@@ -40,6 +40,15 @@ fn play_random_trace(seed: u64) {
                     }
                     _ => {}
                 }
+            }
+            9 => {
+                // Tenants 0 to 4 have a flow each here, and some have others at other gateways.
+                let mut flows = || u32::try_from(random.within(1..10)).unwrap();
+                let elsewhere = LevelElsewhere {
+                    received: Vec::new(),
+                    tenants: [0, 1, 7].map(|tenant| (tenant, flows())).into(),
+                };
+                stage.set.note_elsewhere(at(now), &elsewhere, &mut events);
             }
             _ => {
                 let limit = u32::try_from(random.within(1..9)).unwrap();
