@@ -273,6 +273,9 @@ keys! {
     "fleet.etcd.user": "";
     /// The file with the user's password (followed).
     "fleet.etcd.passwordFile": "", followed;
+    /// Whether the gateways compact history older than five minutes, of the whole etcd cluster. For an etcd that is the fleet's alone and does not
+    /// compact by itself (--auto-compaction-retention); without endpoints, store.etcd.compaction decides.
+    "fleet.etcd.compaction": "false";
     /// Evictions of pods (POST to the subresource eviction), which PodDisruptionBudgets may refuse.
     "eviction";
     /// relay: the upstream decides. precheck: the upstream decides, but what it would certainly refuse is

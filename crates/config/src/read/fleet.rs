@@ -58,7 +58,7 @@ fn engine(section: &mut ConfigSection<'_>, store: &StoreConfig) -> Option<FleetE
                 let remedy = "build it with --features etcd, or use kubernetes";
                 section.reader.error(&field, WITHOUT_ETCD, remedy);
             }
-            validate_credentials(section, &etcd);
+            validate_unused(section, &etcd);
             let etcd = shared_etcd(etcd, store);
             validate_etcd(section, &etcd, store);
             Some(FleetEngineConfig::Etcd(etcd))
@@ -78,13 +78,19 @@ fn shared_etcd(own: EtcdConfig, store: &StoreConfig) -> EtcdConfig {
     }
 }
 
-/// Credentials without endpoints would be ignored: those of the store's etcd are used there.
-fn validate_credentials(section: &mut ConfigSection<'_>, own: &EtcdConfig) {
+/// Credentials and compaction without endpoints would be ignored: those of the store's etcd are used there.
+fn validate_unused(section: &mut ConfigSection<'_>, own: &EtcdConfig) {
     let has_own = own.user.is_some() || !own.files.list().is_empty();
     if own.endpoints.is_empty() && has_own {
         let field = section.field("etcd.endpoints");
         let problem = "empty, so that the etcd of the hosted objects is used with store.etcd's credentials, and fleet.etcd has others";
         let remedy = "name the endpoints, or remove the credentials";
+        section.reader.error(&field, problem, remedy);
+    }
+    if own.endpoints.is_empty() && own.compaction {
+        let field = section.field("etcd.compaction");
+        let problem = "true, and without endpoints the etcd of the hosted objects is used, for which store.etcd.compaction decides";
+        let remedy = "name the endpoints, or set store.etcd.compaction";
         section.reader.error(&field, problem, remedy);
     }
 }

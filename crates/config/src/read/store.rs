@@ -70,13 +70,7 @@ pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
         let path = local.path("path");
         path.unwrap_or_else(|| local.reader.relative_path("fairgate.redb"))
     });
-    let etcd = section.section("etcd", |etcd| {
-        let compaction = etcd.get("compaction");
-        EtcdConfig {
-            compaction,
-            ..etcd_client(etcd)
-        }
-    });
+    let etcd = section.section("etcd", etcd_client);
     match kind {
         StoreKind::Local => StoreConfig::Local { path },
         StoreKind::Etcd => {
@@ -154,7 +148,7 @@ pub(super) fn etcd_client(section: &mut ConfigSection<'_>) -> EtcdConfig {
         authorities_pem,
         client_pem,
         user: password.map(|password| (user, Secret::new(password))),
-        compaction: false,
+        compaction: section.get("compaction"),
         files: Box::new(EtcdFiles {
             authorities,
             client,

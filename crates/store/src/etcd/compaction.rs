@@ -9,25 +9,31 @@
 //! This drops the history of the whole cluster, so it is off by default.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use etcd_client::{Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
 
-use super::{Shared, revision_of, unsigned};
+use super::{Shared, link::Link, revision_of, unsigned};
 use crate::error::StoreError;
 use fairgate_core::time::Time;
 
-/// The state of the election, of one replica.
+/// One replica's part in it, by the calls of the store's maintenance.
 pub(super) struct Turn {
     interval: Duration,
+    began: Mutex<Option<Time>>,
+    election: Election,
+}
+
+/// The state of the election, of one replica.
+#[derive(Default)]
+pub(super) struct Election {
     noted: Mutex<Option<Noted>>,
 }
 
 #[derive(Clone, Copy)]
 struct Noted {
-    at: Time,
     /// The etcd version of the shared key: the number of its writes.
     version: i64,
     revision: u64,
@@ -37,18 +43,38 @@ impl Turn {
     pub(super) fn every(interval: Duration) -> Self {
         Self {
             interval,
-            noted: Mutex::new(None),
+            began: Mutex::new(None),
+            election: Election::default(),
         }
     }
 
     /// Compacts if the interval has passed and this replica wins.
     pub(super) async fn take(&self, shared: &Shared, now: Time) -> Result<(), StoreError> {
-        let noted = *self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.is_some_and(|noted| now.since(noted.at) < self.interval) {
+        let began = *lock(&self.began);
+        if began.is_some_and(|began| now.since(began) < self.interval) {
             return Ok(());
         }
         shared.check_usable()?;
-        let key = shared.keys.compaction();
+        let noted = self
+            .election
+            .note(&shared.link, shared.keys.compaction())
+            .await?;
+        *lock(&self.began) = Some(now);
+        compact(&shared.link, noted).await
+    }
+}
+
+impl Election {
+    /// One round, an interval after the last one: compacts if this replica wins.
+    pub(super) async fn round(&self, link: &Link, key: String) -> Result<(), StoreError> {
+        let won = self.note(link, key).await?;
+        compact(link, won).await
+    }
+
+    /// Tries to update the shared key, and notes its version and the revision for the next round. Returns the revision to compact
+    /// to if this replica has won.
+    async fn note(&self, link: &Link, key: String) -> Result<Option<u64>, StoreError> {
+        let noted = *lock(&self.noted);
         // The first round never compacts: there is no recorded revision yet.
         let version = noted.map_or(0, |noted| noted.version);
         let transaction = Txn::new()
@@ -56,7 +82,7 @@ impl Turn {
             .and_then([TxnOp::put(key.clone(), "", None)])
             .or_else([TxnOp::get(key, None)]);
         // If it runs twice, nobody wins: the next round compacts.
-        let ended = shared.link.commit(&transaction).await?;
+        let ended = link.commit(&transaction).await?;
         let found = ended.op_responses().into_iter().find_map(|op| match op {
             TxnOpResponse::Get(mut get) => get.take_kvs().pop(),
             _ => None,
@@ -65,23 +91,26 @@ impl Turn {
             None if ended.succeeded() => version + 1,
             found => found.map_or(0, |found| found.version()),
         };
-        let note = Noted {
-            at: now,
-            version,
-            revision: revision_of(ended.header())?,
-        };
-        *self.noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(note);
-        match noted {
-            Some(noted) if ended.succeeded() => compact(shared, noted.revision).await,
-            _ => Ok(()),
-        }
+        let revision = revision_of(ended.header())?;
+        *lock(&self.noted) = Some(Noted { version, revision });
+        Ok(noted
+            .filter(|_| ended.succeeded())
+            .map(|noted| noted.revision))
     }
 }
 
-async fn compact(shared: &Shared, revision: u64) -> Result<(), StoreError> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Compacts to the revision, if there is one.
+async fn compact(link: &Link, revision: Option<u64>) -> Result<(), StoreError> {
+    let Some(revision) = revision else {
+        return Ok(());
+    };
     let signed = i64::try_from(revision)
         .map_err(|_| StoreError::Failed(format!("revision {revision} is out of range for etcd")))?;
-    match shared.link.compact(signed).await {
+    match link.compact(signed).await {
         // Another client, such as an operator, has compacted to a later revision.
         Ok(()) | Err(StoreError::Compacted { .. }) => {}
         Err(error) => return Err(error),

@@ -1,13 +1,14 @@
 //! A few small records that gateways share, such as those of a fleet: read and compared-and-swapped in etcd itself, without
 //! a mirror, history or watches.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp};
 use tokio::task::JoinSet;
 
 use super::{
     EtcdConnections, EtcdSettings,
+    compaction::Election,
     failures::CallFailure,
     link::Link,
     probes::{self, Prober},
@@ -15,12 +16,15 @@ use super::{
 };
 use crate::error::StoreError;
 
+/// The pause after a round of the compaction that has failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(30);
+
 /// Records below one prefix of an etcd, through whichever of its members answer.
 pub struct EtcdRecords {
     link: Arc<Link>,
     /// Ends with a slash.
     prefix: String,
-    /// The probes of the members.
+    /// The probes of the members, and the compaction.
     _tasks: JoinSet<()>,
 }
 
@@ -34,8 +38,8 @@ pub struct EtcdRecord {
 }
 
 impl EtcdRecords {
-    /// Starts to probe the members on the current runtime, and returns at once. `limits` and `compaction` of the settings are
-    /// not used.
+    /// Starts to probe the members on the current runtime, and to compact the cluster if the settings say so, and returns at once.
+    /// `limits` of the settings are not used.
     ///
     /// # Errors
     ///
@@ -55,6 +59,10 @@ impl EtcdRecords {
         let mut tasks = JoinSet::new();
         for member in 0..link.count() {
             tasks.spawn(probes::run(prober.clone(), member));
+        }
+        if let Some(interval) = settings.compaction {
+            let key = format!("{prefix}.compaction");
+            tasks.spawn(compact_each(interval, link.clone(), key));
         }
         Ok(Self {
             link,
@@ -134,6 +142,21 @@ impl EtcdRecords {
 
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
+    }
+}
+
+/// Takes part in the compaction of the cluster.
+async fn compact_each(interval: Duration, link: Arc<Link>, key: String) {
+    let election = Election::default();
+    loop {
+        let pause = match election.round(&link, key.clone()).await {
+            Ok(()) => interval,
+            Err(error) => {
+                tracing::warn!(%error, "etcd was not compacted; trying again");
+                interval.min(AFTER_FAILURE)
+            }
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 

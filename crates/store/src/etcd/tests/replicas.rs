@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{create, open, prefix, settings, shared};
-use crate::{Precondition, ReadRevision, WriteOutcome, conformance};
+use crate::{Precondition, ReadRevision, WriteOutcome, conformance, etcd::EtcdRecords};
 use fairgate_testkit::etcd::EtcdServer;
 
 #[tokio::test]
@@ -61,6 +61,57 @@ async fn replicas_see_what_the_others_write_in_the_same_order() {
     assert_eq!(seen[0], seen[1]);
 }
 
+/// The first revision of the history, or 0 if it has never been compacted.
+async fn oldest_revision(client: &etcd_client::Client) -> i64 {
+    // The error of a watch from the beginning names it.
+    let options = etcd_client::WatchOptions::new()
+        .with_start_revision(1)
+        .with_all_keys();
+    let mut client = client.watch_client();
+    let mut stream = client.watch("", Some(options)).await.unwrap();
+    loop {
+        let response = stream.message().await.unwrap().unwrap();
+        if response.canceled() {
+            return response.compact_revision();
+        }
+        if !response.created() {
+            return 0;
+        }
+    }
+}
+
+/// What only writes records keeps no history either.
+#[tokio::test]
+async fn records_compact_the_cluster_if_they_are_told_to() {
+    let server = EtcdServer::start();
+    let client = server.client().await;
+    let mut settings = settings(server.endpoint(), "/fleets/a");
+    let kept = EtcdRecords::start(&settings).unwrap();
+    settings.compaction = Some(Duration::from_millis(50));
+    let mut revision = 0;
+    let mut write = async |records: &EtcdRecords| {
+        let written = records.write("ledger", revision, vec![1]).await.unwrap();
+        revision = written.expect("nobody else writes it");
+        revision
+    };
+    let mut first = 0;
+    for _ in 0..20 {
+        first = write(&kept).await;
+    }
+    assert_eq!(oldest_revision(&client).await, 0, "nobody compacts yet");
+    let compacting = [(); 2].map(|()| EtcdRecords::start(&settings).unwrap());
+    // A lost round is followed by others.
+    while oldest_revision(&client).await < i64::try_from(first).unwrap() {
+        write(&compacting[0]).await;
+    }
+    let read = compacting[1]
+        .get("ledger")
+        .await
+        .unwrap()
+        .expect("it is there");
+    assert!(read.revision >= first, "the record itself stays");
+}
+
 #[tokio::test]
 async fn one_of_several_replicas_compacts_in_each_interval() {
     let server = EtcdServer::start();
@@ -72,26 +123,7 @@ async fn one_of_several_replicas_compacts_in_each_interval() {
         replicas.push(open(settings).await);
     }
     let client = server.client().await;
-    // The error of a watch from the beginning names the first revision of the history.
-    let oldest = async || {
-        let options = etcd_client::WatchOptions::new()
-            .with_start_revision(1)
-            .with_all_keys();
-        let mut stream = client
-            .watch_client()
-            .watch("", Some(options))
-            .await
-            .unwrap();
-        loop {
-            let response = stream.message().await.unwrap().unwrap();
-            if response.canceled() {
-                return response.compact_revision();
-            }
-            if !response.created() {
-                return 0;
-            }
-        }
-    };
+    let oldest = async || oldest_revision(&client).await;
     let mut noted = Vec::new();
     for round in 0..4_usize {
         for n in 0..5 {
