@@ -321,6 +321,7 @@ var questions = []question{
 }
 
 func TestBoardsAnswerTheQuestionsOfAnOnCall(t *testing.T) {
+	begun := time.Now()
 	i := newIncidents(t)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -357,5 +358,19 @@ func TestBoardsAnswerTheQuestionsOfAnOnCall(t *testing.T) {
 	measured(t, "points of the boards", float64(total()), "points")
 	if total() != 2*len(questions) {
 		t.Error("somebody on call does not find the answers at a glance")
+	}
+	if directory := os.Getenv("FAIRGATE_PICTURES"); directory != "" {
+		i.draw(directory, begun)
+	}
+}
+
+// draw draws the boards of each situation, for a reader who is to find out what is wrong from them alone. So the names of the files do not
+// tell.
+func (i *incidents) draw(directory string, begun time.Time) {
+	gateways := []*gateway{i.failing, i.flooded, i.cutOff, i.slow, i.watched, i.refusing, i.calm, i.unfair, i.oneAway, i.changed, i.unable}
+	for at, of := range gateways {
+		variables := strings.NewReplacer("$__rate_interval", "10s", "$__interval", "10s", "$cluster", ".*", "$job", "fairgate",
+			"$instance", of.admin, "$level", "busy")
+		i.prometheus.draw(i.t, directory, fmt.Sprintf("gateway-%c-", 'a'+at), variables, begun)
 	}
 }
