@@ -120,10 +120,15 @@ impl Member {
 
 /// Sends one request after the other, as long as the connection lasts.
 async fn send_requests(gateway: SocketAddr, user: &'static str) {
+    send_to(gateway, user, || WORK.to_owned()).await;
+}
+
+/// Sends one request after the other, each to a path that `next` gives, as long as the connection lasts.
+async fn send_to(gateway: SocketAddr, user: &'static str, mut next: impl FnMut() -> String) {
     let mut client = TestClient::http1(gateway).await;
     loop {
         let request = client
-            .request(http::Method::GET, WORK)
+            .request(http::Method::GET, &next())
             .header(AUTHORIZATION, format!("Bearer {user}-token"));
         let Ok(response) = client.send(request.body(full("")).unwrap()).await else {
             return;
@@ -161,13 +166,28 @@ fn directory(name: &str) -> PathBuf {
     let directory = std::env::temp_dir().join(name);
     std::fs::create_dir_all(directory.join("policies")).unwrap();
     let users = ["alice", "bob", "mallory"];
-    let tokens = users.map(|user| format!("{user}-token,{user},,devs\n"));
-    std::fs::write(directory.join("tokens.csv"), tokens.concat()).unwrap();
+    let mut tokens = users
+        .map(|user| format!("{user}-token,{user},,devs\n"))
+        .concat();
+    tokens += "eve-token,eve,,by-namespace\n";
+    std::fs::write(directory.join("tokens.csv"), tokens).unwrap();
     let api = "flowcontrol.apiserver.k8s.io/v1";
-    let subject = json!({"kind": "Group", "group": {"name": "devs"}});
     let everything = json!({
         "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"],
     });
+    let schema = |name: &str, group: &str, method: &str| {
+        json!({
+            "apiVersion": api, "kind": "FlowSchema", "metadata": {"name": name},
+            "spec": {
+                "priorityLevelConfiguration": {"name": "work"},
+                "matchingPrecedence": 1000, "distinguisherMethod": {"type": method},
+                "rules": [{
+                    "subjects": [{"kind": "Group", "group": {"name": group}}],
+                    "resourceRules": [everything],
+                }],
+            },
+        })
+    };
     let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
         {
             "apiVersion": api, "kind": "PriorityLevelConfiguration", "metadata": {"name": "work"},
@@ -177,14 +197,8 @@ fn directory(name: &str) -> PathBuf {
                     "queues": 64, "handSize": 6, "queueLengthLimit": 50}},
             }},
         },
-        {
-            "apiVersion": api, "kind": "FlowSchema", "metadata": {"name": "work"},
-            "spec": {
-                "priorityLevelConfiguration": {"name": "work"},
-                "matchingPrecedence": 1000, "distinguisherMethod": {"type": "ByUser"},
-                "rules": [{"subjects": [subject], "resourceRules": [everything]}],
-            },
-        },
+        schema("work", "devs", "ByUser"),
+        schema("namespaces", "by-namespace", "ByNamespace"),
     ]});
     std::fs::write(directory.join("policies/all.json"), objects.to_string()).unwrap();
     directory
@@ -339,6 +353,33 @@ async fn the_key_of_flow_hashes_is_the_same_at_all_gateways() {
     assert!(!format!("{objects:?}").contains("alice"));
 }
 
+/// Waits until the first user gets so many percent of the requests that the server executes, over fifty for each seat. The other one
+/// gets the rest.
+async fn until_percent_is_of(
+    server: &Server,
+    users: [&str; 2],
+    expected: std::ops::RangeInclusive<usize>,
+) {
+    let count = |user: &str| server.served_by_user().get(user).copied().unwrap_or(0);
+    let total = || users.iter().map(|user| count(user)).sum::<usize>();
+    let mut seen = Vec::new();
+    let settles = async {
+        loop {
+            let (first, all) = (count(users[0]), total());
+            while total() < all + 50 * LIMIT {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let percent = 100 * (count(users[0]) - first) / (total() - all);
+            seen.push(percent);
+            if expected.contains(&percent) {
+                return;
+            }
+        }
+    };
+    let settled = tokio::time::timeout(HANG, settles).await;
+    assert!(settled.is_ok(), "{} gets {seen:?} %", users[0]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_of_three_gateways_gets_no_more_than_one_of_a_single_gateway() {
     gives_one_share_to_a_user_of_all_gateways(Arc::default()).await;
@@ -351,22 +392,33 @@ async fn gives_one_share_to_a_user_of_all_gateways(server: Arc<Server>) {
         .flat_map(|member| member.clients("alice", 2 * LIMIT))
         .collect();
     clients.extend(members[0].clients("bob", 2 * LIMIT));
-    let count = |user: &str| server.served_by_user().get(user).copied().unwrap_or(0);
-    let total = || count("alice") + count("bob");
-    // Once it has settled; by shares of each gateway alone, bob would have a third.
-    soon(async {
-        loop {
-            let (bob, all) = (count("bob"), total());
-            while total() < all + 50 * LIMIT {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            let percent = 100 * (count("bob") - bob) / (total() - all);
-            if (44..=56).contains(&percent) {
-                return;
-            }
-        }
-    })
-    .await;
+    // By shares of each gateway alone, bob would have a third.
+    until_percent_is_of(&server, ["bob", "alice"], 44..=56).await;
+    clients.iter().for_each(JoinHandle::abort);
+    let most = server.executing.most();
+    assert!(most <= LIMIT, "{most} requests executed at a time");
+}
+
+/// A new namespace for each request, and so a new flow. Before tenants were counted over the fleet, bob had half of his part.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_of_ever_new_namespaces_at_three_gateways_weighs_as_at_one() {
+    let server = Arc::<Server>::default();
+    let members = three(&server).await;
+    let names = Arc::<AtomicUsize>::default();
+    let mut clients = members[0].clients("bob", 2 * LIMIT);
+    for member in &members {
+        let address = member.running().address();
+        clients.extend((0..2 * LIMIT).map(|_| {
+            let names = Arc::clone(&names);
+            let next = move || {
+                let name = names.fetch_add(1, Ordering::Relaxed);
+                format!("/api/v1/namespaces/n{name}/pods/work")
+            };
+            tokio::spawn(send_to(address, "eve", next))
+        }));
+    }
+    // Four flows of weight 1 together, beside one: a fifth is bob's.
+    until_percent_is_of(&server, ["bob", "eve"], 17..=23).await;
     clients.iter().for_each(JoinHandle::abort);
     let most = server.executing.most();
     assert!(most <= LIMIT, "{most} requests executed at a time");

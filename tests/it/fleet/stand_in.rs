@@ -16,7 +16,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
-use super::{FLOOR, SERVICE, WORK};
+use super::{FLOOR, SERVICE};
 use crate::upstream::{Speaks, TestReply, TestUpstream, full};
 
 /// Counts what executes.
@@ -106,7 +106,7 @@ impl Server {
         let upstream = TestUpstream::start(Speaks::Http1, move |request| {
             let (server, closed) = (Arc::clone(&server), Arc::clone(&closed));
             async move {
-                if request.uri().path() == WORK {
+                if request.uri().path().ends_with("/pods/work") {
                     return server.work(&request).await;
                 }
                 if closed.load(Ordering::SeqCst) {
