@@ -23,12 +23,12 @@ use fairgate_core::time::Time;
 pub(super) struct Turn {
     interval: Duration,
     began: Mutex<Option<Time>>,
-    election: Election,
+    election: CompactionElection,
 }
 
 /// The state of the election, of one replica.
 #[derive(Default)]
-pub(super) struct Election {
+pub(super) struct CompactionElection {
     noted: Mutex<Option<Noted>>,
 }
 
@@ -44,7 +44,7 @@ impl Turn {
         Self {
             interval,
             began: Mutex::new(None),
-            election: Election::default(),
+            election: CompactionElection::default(),
         }
     }
 
@@ -64,7 +64,7 @@ impl Turn {
     }
 }
 
-impl Election {
+impl CompactionElection {
     /// One round, an interval after the last one: compacts if this replica wins.
     pub(super) async fn round(&self, link: &Link, key: String) -> Result<(), StoreError> {
         let won = self.note(link, key).await?;

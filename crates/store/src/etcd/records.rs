@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{
     EtcdConnections, EtcdSettings,
-    compaction::Election,
+    compaction::CompactionElection,
     failures::CallFailure,
     link::Link,
     probes::{self, Prober},
@@ -147,7 +147,7 @@ impl EtcdRecords {
 
 /// Takes part in the compaction of the cluster.
 async fn compact_each(interval: Duration, link: Arc<Link>, key: String) {
-    let election = Election::default();
+    let election = CompactionElection::default();
     loop {
         let pause = match election.round(&link, key.clone()).await {
             Ok(()) => interval,
