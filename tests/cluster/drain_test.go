@@ -255,11 +255,27 @@ func (d *drainBed) drain(t *testing.T, node, wait string) drainResult {
 	if w.failed != nil || w.mostDown != 1 {
 		t.Errorf("%s: %d pods were down at a time, %v", node, w.mostDown, w.failed)
 	}
+	d.expectEvents(t, node, wait)
 	all := must[float64](t)(gateway.Sum(d.ctx, "fairgate_evictions_total"))
 	result.granted = must[float64](t)(gateway.Sum(d.ctx, "fairgate_evictions_total", `outcome="granted"`))
 	result.others = all - result.granted
 	succeeds(t, gateway.Stop())
 	return result
+}
+
+// expectEvents looks at what kubectl shows after a drain: an event on the budget if its evictions waited, and otherwise none.
+func (d *drainBed) expectEvents(t *testing.T, namespace, wait string) {
+	t.Helper()
+	const columns = "-ojsonpath={range .items[*]}{.reportingComponent} {.type} {.involvedObject.kind}/{.involvedObject.name}: {.message}{\"\\n\"}{end}"
+	printed := must[string](t)(shared.RunKubectl(d.ctx, d.server.Endpoint, shared.admin, "", "get", "events", "-n", namespace, "--field-selector=reason=EvictionsWaiting", columns))
+	if wait == "" {
+		if printed != "" {
+			t.Errorf("no eviction waits, and there are events:\n%s", printed)
+		}
+		return
+	}
+	expect(t, "fairgate Normal PodDisruptionBudget/web: The disruption budget web needs ", printed)
+	expect(t, "Evictions of its pods wait until it allows them, for up to 10m0s each; requested by ", printed)
 }
 
 // replaceOneByOne deletes the pods of a new node, each as soon as the one before is replaced, and returns how long

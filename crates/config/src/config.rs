@@ -424,6 +424,8 @@ pub struct EvictionWaitConfig {
     pub per_budget: u32,
     /// The maximum number of evictions that wait in total.
     pub total: u32,
+    /// Whether an event on their budget says that evictions wait.
+    pub events: bool,
 }
 
 /// Whether the gateway runs the disruption controller.

@@ -308,6 +308,9 @@ keys! {
     /// How many wait at a time for one budget, and in total; further ones are refused as without waiting.
     "eviction.wait.perBudget": "500" in "1" to "100000";
     "eviction.wait.total": "1000" in "1" to "100000";
+    /// Whether an event EvictionsWaiting on a budget says that evictions wait for it, and whose. fairgate's own user then
+    /// needs create and patch of events in the upstream; without these permissions evictions wait all the same, and the log says so.
+    "eviction.wait.events": "true";
     /// ValidatingAdmissionPolicies in front of an upstream, evaluated by the gateway on forwarded requests and on writes to hosted
     /// objects: see docs/admission.md.
     "admission";

@@ -203,6 +203,7 @@ const CONDITIONAL: &[ConditionalKeys] = &[
             "eviction.wait.exemptUsers",
             "eviction.wait.perBudget",
             "eviction.wait.total",
+            "eviction.wait.events",
         ],
         decided_by: &["eviction.wait.limit"],
         have_effect: |config| !config.eviction.wait.limit.is_zero(),

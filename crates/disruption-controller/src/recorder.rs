@@ -2,7 +2,10 @@
 //!
 //! Not here: which events are recorded, and which are counted or combined (`event_correlator`).
 
+use std::{collections::BTreeMap, time::Duration};
+
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
+use fairgate_core::time::Time;
 use fairgate_disruption::controller::{
     ObjectKey,
     events::{DisruptionEvent, EVENT_SOURCE},
@@ -21,6 +24,12 @@ use crate::{
 
 /// The maximum number of events that wait to be written. Further events are dropped.
 const MAX_WAITING: usize = 1000;
+/// For how long no event is written in a namespace after one was denied there.
+const DENIED_FOR: Duration = Duration::from_secs(300);
+/// How often the log says that events are denied, at most.
+const DENIED_LOGGED: Duration = Duration::from_secs(3600);
+/// The maximum number of namespaces that are remembered because events are denied there.
+const MAX_DENIED: usize = 1000;
 
 /// An event, with the namespace and name of the object that it is about.
 pub type Occurrence = (ObjectKey, DisruptionEvent);
@@ -34,7 +43,17 @@ pub(crate) struct Recorder<'c> {
     clock: Clock,
     waiting: mpsc::Receiver<Occurrence>,
     correlator: EventCorrelator,
+    denied: DeniedNamespaces,
     failures: LogLimit,
+}
+
+/// The namespaces in which the gateway's user may not record events: without the permission, an event costs neither a call nor a
+/// line of the log.
+#[derive(Debug, Default)]
+struct DeniedNamespaces {
+    /// When each was denied.
+    since: BTreeMap<String, Time>,
+    logged: Option<Time>,
 }
 
 impl<'c> Recorder<'c> {
@@ -56,6 +75,7 @@ impl<'c> Recorder<'c> {
             clock: clock.clone(),
             waiting,
             correlator: EventCorrelator::default(),
+            denied: DeniedNamespaces::default(),
             failures: LogLimit::new(1),
         }
     }
@@ -67,11 +87,25 @@ impl<'c> Recorder<'c> {
             let Some(record) = self.correlator.admit(&key, &event, now, date) else {
                 continue;
             };
-            if let Err(error) = self.write(&key, &event, &record, date).await
-                && let Some(left_out) = self.failures.admit(now)
-            {
-                tracing::warn!(%error, left_out, "an event cannot be recorded");
+            if self.denied.has(&key.namespace, now) {
+                continue;
             }
+            if let Err(error) = self.write(&key, &event, &record, date).await {
+                self.failed(&key.namespace, &error, now);
+            }
+        }
+    }
+
+    fn failed(&mut self, namespace: &str, error: &CallError, now: Time) {
+        if is_denied(error) {
+            if self.denied.add(namespace, now) {
+                tracing::warn!(
+                    %error,
+                    "events are not recorded: grant fairgate's user create and patch of events, see docs/evictions.md"
+                );
+            }
+        } else if let Some(left_out) = self.failures.admit(now) {
+            tracing::warn!(%error, left_out, "an event cannot be recorded");
         }
     }
 
@@ -101,6 +135,39 @@ impl<'c> Recorder<'c> {
             .call(Method::POST, &path(""), JSON, Some(&object))
             .await;
         created.map(|_| ())
+    }
+}
+
+impl DeniedNamespaces {
+    /// Whether events of this namespace were denied a short time ago.
+    fn has(&self, namespace: &str, now: Time) -> bool {
+        let since = self.since.get(namespace);
+        since.is_some_and(|since| now.since(*since) < DENIED_FOR)
+    }
+
+    /// Remembers that an event of this namespace was denied `now`. Returns whether to log that.
+    fn add(&mut self, namespace: &str, now: Time) -> bool {
+        if self.since.len() >= MAX_DENIED {
+            self.since.retain(|_, since| now.since(*since) < DENIED_FOR);
+        }
+        if self.since.len() < MAX_DENIED {
+            self.since.insert(namespace.to_owned(), now);
+        }
+        let is_logged = (self.logged).is_some_and(|logged| now.since(logged) < DENIED_LOGGED);
+        if !is_logged {
+            self.logged = Some(now);
+        }
+        !is_logged
+    }
+}
+
+/// Whether the gateway's user lacks the permission. Nobody can create objects in a namespace that is being deleted.
+fn is_denied(error: &CallError) -> bool {
+    match error {
+        CallError::Refused { code: 403, message } => {
+            !message.contains("because it is being terminated")
+        }
+        CallError::Refused { .. } | CallError::Broken(_) => false,
     }
 }
 
@@ -200,6 +267,42 @@ mod tests {
 
     fn date(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn what_is_denied_is_tried_again_after_a_while_and_logged_once_an_hour() {
+        let at = |seconds| Time::ZERO.plus(Duration::from_secs(seconds));
+        let mut denied = DeniedNamespaces::default();
+        assert!(!denied.has("a", at(0)));
+        assert!(denied.add("a", at(0)), "the first one is logged");
+        assert!(denied.has("a", at(299)) && !denied.has("a", at(300)));
+        assert!(!denied.has("b", at(0)), "only in this namespace");
+        assert!(!denied.add("b", at(10)) && !denied.add("a", at(300)));
+        assert!(denied.has("a", at(599)));
+        assert!(denied.add("a", at(3600)));
+        // What is remembered is bounded.
+        for number in 0..2 * MAX_DENIED {
+            denied.add(&number.to_string(), at(4000));
+        }
+        assert_eq!(denied.since.len(), MAX_DENIED);
+        denied.add("c", at(4300));
+        assert!(denied.has("c", at(4300)) && denied.since.len() == 1);
+    }
+
+    #[test]
+    fn a_namespace_that_is_being_deleted_is_no_missing_permission() {
+        let refused = |code, message: &str| CallError::Refused {
+            code,
+            message: message.to_owned(),
+        };
+        let missing = "events is forbidden: User \"fairgate\" cannot create resource \"events\"";
+        let ending = "events \"foo.1\" is forbidden: unable to create new content in namespace ns because it is being terminated";
+        assert!(is_denied(&refused(403, missing)));
+        assert!(!is_denied(&refused(403, ending)));
+        assert!(
+            !is_denied(&refused(500, missing))
+                && !is_denied(&CallError::Broken(missing.to_owned()))
+        );
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Evictor {
     /// Logs that an eviction begins to wait.
     pub(crate) fn log_wait(&self, user: &User, pod: &str, budget: &BudgetName) {
         if let Some(left_out) = self.wait_lines.admit(self.clock.now()) {
-            let user = shown(&user.name);
+            let user = shown(&user.name, MAX_SHOWN);
             tracing::info!(
                 target: LOG,
                 user,
@@ -168,7 +168,7 @@ impl Evictor {
         dry_run: bool,
         end: &EvictionEnd,
     ) {
-        let user = shown(&user.name);
+        let user = shown(&user.name, MAX_SHOWN);
         // The level of an event must be a constant, hence a macro.
         macro_rules! log {
             ($level:expr, $left_out:expr, $text:literal) => {
@@ -203,9 +203,9 @@ impl Evictor {
     }
 }
 
-/// The first [`MAX_SHOWN`] bytes of a user's name, cut at a character boundary.
-fn shown(name: &str) -> &str {
-    let mut end = name.len().min(MAX_SHOWN);
+/// The first `most` bytes of a user's name, cut at a character boundary.
+pub(crate) fn shown(name: &str, most: usize) -> &str {
+    let mut end = name.len().min(most);
     while !name.is_char_boundary(end) {
         end -= 1;
     }

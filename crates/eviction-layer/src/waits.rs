@@ -168,10 +168,11 @@ impl BudgetWaits {
         budgets
     }
 
-    /// Whether operators are to be told `now` that evictions wait for this budget.
-    pub(crate) fn is_to_announce(&self, now: Time, budget: &BudgetName) -> bool {
+    /// Whose evictions wait for this budget, if operators are to be told `now`.
+    pub(crate) fn to_announce(&self, now: Time, budget: &BudgetName) -> Option<BTreeSet<String>> {
         let mut state = lock(&self.state);
-        state.new.remove(budget) && state.announcements.admit(now, budget)
+        let is_due = state.new.remove(budget) && state.announcements.admit(now, budget);
+        is_due.then(|| state.users(budget))
     }
 
     /// All evictions that wait, by budget, in the order of their turns.
@@ -232,6 +233,16 @@ impl BudgetWaits {
     /// Completes once waiting has ended.
     pub(crate) async fn ended(&self) {
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+}
+
+impl WaitState {
+    /// Whose evictions wait for this budget.
+    fn users(&self, budget: &BudgetName) -> BTreeSet<String> {
+        let places = self.waiting.in_order().into_iter();
+        let places = places.filter(|place| place.budget == budget);
+        let held = places.filter_map(|place| self.held.get(&place.number));
+        held.map(|held| held.wait.user.clone()).collect()
     }
 }
 
@@ -423,22 +434,33 @@ mod tests {
     fn a_budget_is_announced_once_for_all_that_begin_to_wait() {
         let waits = waits();
         let at = |seconds| Time::ZERO.plus(Duration::from_secs(seconds));
-        assert!(!waits.is_to_announce(at(0), &foo()), "nobody waits");
+        let announced = |now, users: &[&str]| {
+            let found = waits.to_announce(now, &foo())?;
+            Some(found.iter().map(String::as_str).eq(users.iter().copied()))
+        };
+        assert_eq!(announced(at(0), &[]), None, "nobody waits");
         let first = waits.join(&foo(), wait("a", "p0")).unwrap();
         let second = waits.join(&foo(), wait("b", "p1")).unwrap();
-        assert!(waits.is_to_announce(at(0), &foo()));
-        assert!(
-            !waits.is_to_announce(at(90), &foo()),
-            "no other has begun to wait"
-        );
-        drop(first);
+        let bar = BudgetName {
+            name: "bar".to_owned(),
+            ..foo()
+        };
+        let other = waits.join(&bar, wait("c", "p9")).unwrap();
+        assert_eq!(announced(at(0), &["a", "b"]), Some(true));
+        assert_eq!(announced(at(90), &[]), None, "no other has begun to wait");
+        drop(second);
         let third = waits.join(&foo(), wait("a", "p2")).unwrap();
-        assert!(waits.is_to_announce(at(90), &foo()));
+        assert_eq!(
+            announced(at(90), &["a"]),
+            Some(true),
+            "one user, two evictions"
+        );
         // Whoever begins to wait and is gone before the budget is read is not announced later.
-        drop((second, third));
+        drop((first, third));
         drop(waits.join(&foo(), wait("a", "p2")).unwrap());
+        drop(other);
         assert_eq!(waits.followed(), []);
-        assert!(!waits.is_to_announce(at(200), &foo()));
+        assert_eq!(announced(at(200), &[]), None);
     }
 
     #[tokio::test]

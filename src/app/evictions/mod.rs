@@ -38,7 +38,8 @@ pub(super) fn evictor(
     }
     let mode = config.eviction.mode;
     let wait = wait_rules(&config.eviction.wait);
-    let announcements = if mode == EvictionMode::Authoritative && !wait.limit.is_zero() {
+    let may_wait = mode == EvictionMode::Authoritative && !wait.limit.is_zero();
+    let announcements = if may_wait && config.eviction.wait.events {
         let (recorder, events) = EventRecorder::new(clients.budgets.clone(), clock, EVENT_SOURCE);
         tasks::spawn(control, recorder.run());
         events

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     GRANTED,
-    cluster::{Cluster, Fault, SeenCall, budget},
+    cluster::{Cluster, Fault, SeenCall, budget, pod},
     gateway::{Gateway, Got, eviction, path},
 };
 use crate::failures::until;
@@ -145,7 +145,7 @@ async fn an_event_on_the_budget_says_that_evictions_wait() {
     assert_eq!(
         event["message"],
         "The disruption budget foo needs 2 healthy pods and has 2 currently. Evictions of its pods wait until it allows \
-         them, for up to 1h0m0s each"
+         them, for up to 1h0m0s each; requested by \"alice\""
     );
     // Others that wait for the same budget make no further event.
     let mut others = Vec::new();
@@ -177,6 +177,67 @@ async fn an_event_that_cannot_be_recorded_neither_delays_nor_fails_an_eviction()
         until(|| !events(&cluster).is_empty()).await;
         cluster.allow("foo", 1);
         assert_eq!(asking.await.unwrap().code, 201, "{fault}");
+    }
+}
+
+/// A cluster with a pod each for the budgets `foo` and `bar`, which allow nothing.
+fn two_budgets() -> Cluster {
+    let mut bar = budget(0, 2, 2);
+    bar["metadata"]["name"] = json!("bar");
+    bar["spec"]["selector"]["matchLabels"]["app"] = json!("other");
+    let mut other = pod("p1", "Running", true);
+    other["metadata"]["labels"]["app"] = json!("other");
+    let cluster = Cluster::start().with_ready_pods(1).with_pod(other);
+    cluster.with_budget(budget(0, 2, 2)).with_budget(bar)
+}
+
+/// Waits until the budgets were read, and what is to be said of their evictions is.
+async fn until_read_often(cluster: &Cluster) {
+    let reads = cluster.count("GET budget");
+    until(|| cluster.count("GET budget") > reads + 6).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_may_not_record_events_does_not_try_for_each_budget() {
+    let cluster = two_budgets();
+    cluster.fail(|call| {
+        let is_event = call.target.starts_with(EVENTS);
+        is_event.then_some(Fault::Refuse(403))
+    });
+    let gateway = waiting(&cluster);
+    let first = begin(&gateway, "alice", "p0").await;
+    until(|| !events(&cluster).is_empty()).await;
+    until_read_often(&cluster).await;
+    let second = begin(&gateway, "alice", "p1").await;
+    until_waiting(&gateway, 2).await;
+    until_read_often(&cluster).await;
+    assert_eq!(events(&cluster).len(), 1);
+    for budget in ["foo", "bar"] {
+        cluster.allow(budget, 1);
+    }
+    for asking in [first, second] {
+        assert_eq!(asking.await.unwrap().code, 201);
+    }
+}
+
+#[tokio::test]
+async fn without_eviction_wait_events_none_is_recorded() {
+    for (is_on, expected) in [(true, 2), (false, 0)] {
+        let cluster = two_budgets();
+        let wait = json!({"limit": "1h", "groups": ["devs"], "events": is_on});
+        let gateway = Gateway::with(
+            &cluster,
+            json!({"eviction": {"mode": "authoritative", "wait": wait}, "drain": {"delay": "0s"}}),
+        );
+        let first = begin(&gateway, "alice", "p0").await;
+        let second = begin(&gateway, "alice", "p1").await;
+        until_waiting(&gateway, 2).await;
+        until_read_often(&cluster).await;
+        until(|| events(&cluster).len() >= expected).await;
+        assert_eq!(events(&cluster).len(), expected, "{is_on}");
+        for asking in [first, second] {
+            asking.abort();
+        }
     }
 }
 

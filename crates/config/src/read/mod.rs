@@ -259,6 +259,7 @@ fn eviction_wait(section: &mut ConfigSection<'_>) -> EvictionWaitConfig {
         exempt_users: section.get("exemptUsers"),
         per_budget: section.get("perBudget"),
         total: section.get("total"),
+        events: section.get("events"),
     }
 }
 
