@@ -25,8 +25,9 @@ pub(super) const MEMORY: f64 = 60.0;
 const FORGOTTEN_SWEEPS: u32 = 3600;
 
 /// What one core counts of one combination of labels.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct UserRow {
+    pub(super) labels: UserLabels,
     pub(super) count: Counter,
     /// Whether the registry has dropped it.
     is_dropped: AtomicBool,
@@ -124,7 +125,11 @@ impl UserRegistry {
             self.is_full.store(true, Ordering::Relaxed);
             return None;
         }
-        let row = Arc::new(UserRow::default());
+        let row = Arc::new(UserRow {
+            labels: labels.clone(),
+            count: Counter::default(),
+            is_dropped: AtomicBool::new(false),
+        });
         let same = keys.entry(labels).or_default();
         same.rows.push(Arc::clone(&row));
         Some(row)

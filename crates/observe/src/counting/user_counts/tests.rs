@@ -136,3 +136,64 @@ fn names_that_read_the_same_do_not_add_rows_without_end() {
     assert_eq!(registry.sizes(), (2, 2));
     assert_eq!(total(&registry, &"x".repeat(super::MAX_NAME)), Some(30));
 }
+
+#[test]
+fn users_are_told_apart_whether_or_not_they_were_counted_last() {
+    let (registry, [table]) = tables();
+    // Each place of recent rows has several of these users, and one user several rows.
+    let users: Vec<String> = (0..100).map(|number| format!("user-{number:03}")).collect();
+    for round in 0..3 {
+        for user in &users {
+            for _ in 0..=round {
+                table.count(&refused(user), 1);
+                let taking = UserRequest {
+                    refusal: None,
+                    ..refused(user)
+                };
+                table.count(&taking, 100);
+                let elsewhere = UserRequest {
+                    level: "other",
+                    ..refused(user)
+                };
+                table.count(&elsewhere, 10_000);
+            }
+        }
+    }
+    let counts = registry.counts();
+    assert_eq!(counts.len(), 300);
+    for count in counts {
+        let one = match (&*count.labels.level, count.labels.refusal) {
+            ("strict", Some(_)) => 1,
+            ("strict", None) => 100,
+            _ => 10_000,
+        };
+        assert_eq!(count.total, 6 * one, "{:?}", count.labels);
+    }
+}
+
+#[test]
+fn what_is_dropped_while_it_was_counted_last_starts_anew() {
+    let (registry, [table]) = tables();
+    table.count(&refused("ann"), 7);
+    for _ in 0..3601 {
+        registry.sweep();
+    }
+    assert_eq!(total(&registry, "ann"), None);
+    table.count(&refused("ann"), 1);
+    assert_eq!(total(&registry, "ann"), Some(1));
+}
+
+#[test]
+fn names_that_are_kept_shortened_share_a_row_with_what_they_are_shortened_to() {
+    let (registry, [table]) = tables();
+    let long = "a".repeat(super::MAX_NAME);
+    for user in [
+        format!("{long}1"),
+        long.clone(),
+        format!("{long}2"),
+        long.clone(),
+    ] {
+        table.count(&refused(&user), 1);
+    }
+    assert_eq!(total(&registry, &long), Some(4));
+}
