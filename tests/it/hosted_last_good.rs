@@ -44,19 +44,28 @@ fn call(address: SocketAddr, method: &str, target: &str, body: &str) -> String {
 /// A gateway that hosts its policies in this store, with the level `own`, and has kept them.
 fn start() -> GatewayProcess {
     let gateway = launch("store/objects.redb");
-    create(&gateway, &level("own", 30));
-    wait_until("the level is in force", || has_level(&gateway, "own"));
-    wait_until("it is kept", || kept(&gateway.directory, "own"));
+    keeps_its_policies(&gateway);
     gateway
 }
 
+fn keeps_its_policies(gateway: &GatewayProcess) {
+    create(gateway, &level("own", 30));
+    wait_until("the level is in force", || has_level(gateway, "own"));
+    wait_until("it is kept", || kept(&gateway.directory, "own"));
+}
+
 fn launch(store: &str) -> GatewayProcess {
-    let configuration = json!({
+    launch_with(json!({"store": {"local": {"path": store}}}))
+}
+
+fn launch_with(mut configuration: Value) -> GatewayProcess {
+    let rest = json!({
         "mode": "standalone",
         "dataCores": 1,
-        "store": {"local": {"path": store}},
         "authentication": {"tokenFile": "tokens", "tokenReview": {"enabled": false}},
     });
+    let (all, rest) = (configuration.as_object_mut(), rest.as_object());
+    all.unwrap().extend(rest.unwrap().clone());
     let options = ProcessOptions {
         tokens: "root-s3cret,root,1,system:masters\n",
         ..ProcessOptions::default()
@@ -219,4 +228,81 @@ fn a_gateway_whose_store_another_process_has_open_starts_with_the_last_good_poli
     assert!(ready(&second).contains("[+]policy ok\n"));
     drop(second);
     std::fs::remove_dir_all(path).unwrap();
+}
+
+/// The same with policies in an etcd, which other gateways may use, too.
+#[cfg(feature = "etcd")]
+mod in_an_etcd {
+    use fairgate_testkit::etcd::EtcdServer;
+
+    use super::*;
+
+    /// A gateway that hosts its policies in this etcd. The state directory is where [`kept`] looks.
+    fn launch_on(etcd: &EtcdServer) -> GatewayProcess {
+        launch_with(json!({
+            "store": {"type": "etcd", "etcd": {"endpoints": [etcd.endpoint()]}},
+            "state": {"directory": "store/state"},
+        }))
+    }
+
+    /// Waits until the etcd answers.
+    fn is_up(etcd: &EtcdServer) {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(etcd.client());
+    }
+
+    #[test]
+    fn a_gateway_whose_etcd_is_down_starts_with_the_last_good_policy() {
+        let mut etcd = EtcdServer::start();
+        is_up(&etcd);
+        let gateway = launch_on(&etcd);
+        keeps_its_policies(&gateway);
+        let gateway = gateway.restart(|_| etcd.stop()).unwrap();
+        assert!(has_level(&gateway, "own"));
+        assert_eq!(gateway.metric(SYNCED), Some(0));
+        assert_eq!(gateway.metric("fairgate_store_up"), Some(0));
+        let text = ready(&gateway);
+        for words in [
+            "[!]policy: not read from its source for ",
+            "; the last good policy, kept ",
+            "with the digest sha256:",
+            "[!]store: ",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        etcd.restart();
+        is_up(&etcd);
+        wait_until("it is in sync", || gateway.metric(SYNCED) == Some(1));
+        assert!(has_level(&gateway, "own"));
+        let text = ready(&gateway);
+        assert!(
+            text.contains("[+]policy ok\n") && text.contains("[+]store ok\n"),
+            "{text}"
+        );
+        create(&gateway, &level("other", 20));
+        is_mended(&gateway);
+    }
+
+    #[test]
+    fn a_gateway_whose_etcd_is_down_and_that_has_kept_nothing_starts_with_the_built_in_policy() {
+        let mut etcd = EtcdServer::start();
+        is_up(&etcd);
+        let gateway = launch_on(&etcd);
+        keeps_its_policies(&gateway);
+        let gateway = gateway.restart(|directory| {
+            etcd.stop();
+            std::fs::remove_dir_all(directory.join("store/state")).unwrap();
+        });
+        let gateway = gateway.unwrap();
+        assert!(!has_level(&gateway, "own") && has_level(&gateway, "catch-all"));
+        assert_eq!(gateway.metric(SYNCED), Some(0));
+        let text = ready(&gateway);
+        assert!(
+            text.contains("; the built-in policy is in force\n"),
+            "{text}"
+        );
+        etcd.restart();
+        wait_until("the etcd is read", || has_level(&gateway, "own"));
+        wait_until("it is in sync", || gateway.metric(SYNCED) == Some(1));
+    }
 }

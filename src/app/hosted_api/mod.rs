@@ -9,10 +9,7 @@ pub(super) mod upstream_resources;
 
 use std::{
     path::Path,
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -147,7 +144,7 @@ pub(super) struct HostedApi {
     bootstrap: Bootstrap,
     main_port: Arc<MainPortEndpoints>,
     /// Whether the built-in objects are known to be in the store.
-    ensured: Arc<AtomicBool>,
+    ensured: watch::Sender<bool>,
     /// The FlowSchemas that the policy in force can never match.
     unreachable: watch::Sender<Vec<UnreachableSchema>>,
 }
@@ -193,7 +190,7 @@ impl HostedApi {
             checked_kinds: None,
             bootstrap: config.flow_control.bootstrap,
             main_port,
-            ensured: Arc::default(),
+            ensured: watch::Sender::new(false),
             unreachable: watch::Sender::default(),
         }
     }
@@ -224,7 +221,13 @@ impl HostedApi {
     /// Whether the store is known to have all built-in objects. Until then a policy compiled from its
     /// objects may lack some.
     pub(super) fn is_complete(&self) -> bool {
-        self.ensured.load(Ordering::Relaxed)
+        *self.ensured.borrow()
+    }
+
+    /// Completes once [`is_complete`](Self::is_complete).
+    pub(super) async fn completed(&self) {
+        // It ends at the latest with its sender, which is here.
+        let _ = self.ensured.subscribe().wait_for(|ensured| *ensured).await;
     }
 
     /// Waits for the store for a bounded time, and stores the built-in objects. If that fails, the gateway
@@ -239,7 +242,7 @@ impl HostedApi {
                 tracing::debug!(%error, "the built-in objects are not in the store yet");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
-            self.ensured.store(true, Ordering::Relaxed);
+            self.ensured.send_replace(true);
         };
         tokio::select! {
             () = work => {}
@@ -314,9 +317,9 @@ impl HostedApi {
         metrics.observe_gauge(&catalogue::STORE_REVISION, move || {
             store.cached_revision() as f64
         });
-        let ensured = Arc::clone(&self.ensured);
+        let ensured = self.ensured.subscribe();
         metrics.observe_gauge(&catalogue::BOOTSTRAP_ENSURED, move || {
-            f64::from(u8::from(ensured.load(Ordering::Relaxed)))
+            f64::from(u8::from(*ensured.borrow()))
         });
         let kinds = [&KINDS[..], &ADMISSION_KINDS].concat();
         StoredObjects::register(metrics, &self.store, &self.hosted, kinds)
@@ -364,7 +367,7 @@ impl HostedApi {
             .await;
             let pause = match outcome {
                 Ok(()) => {
-                    self.ensured.store(true, Ordering::Relaxed);
+                    self.ensured.send_replace(true);
                     failures.ended();
                     ENSURE_INTERVAL
                 }

@@ -474,7 +474,33 @@ fn log_changes(before: &Compiling, after: &Compiling) {
 }
 
 /// Follows a source of policy objects, until it is dropped. `name` is that of the source, in what is kept of it.
-pub(super) async fn follow(mut source: ConfiguredSource, name: String, applier: Applier) {
+pub(super) async fn follow(source: ConfiguredSource, name: String, applier: Applier) {
+    let completing = complete(name.clone(), applier.clone());
+    tokio::join!(completing, follow_sets(source, name, applier));
+}
+
+/// Applies the set in force as a complete one, and keeps it, once all built-in objects are in the store of the hosted API. That
+/// need not change the objects, and so there may be no other set.
+async fn complete(name: String, applier: Applier) {
+    let Some(hosting) = applier.hosting.clone() else {
+        return;
+    };
+    hosting.completed().await;
+    let applied = tokio::task::spawn_blocking(move || {
+        if lock(&applier.compiling).whole {
+            return;
+        }
+        let (applied, _) = applier.apply(|compiling| compiling.whole = true);
+        if applied {
+            applier.keep(&name);
+        }
+    });
+    if applied.await.is_err() {
+        tracing::error!("compiling the policies failed; the last good policy stays in force");
+    }
+}
+
+async fn follow_sets(mut source: ConfiguredSource, name: String, applier: Applier) {
     let clock = applier.clock.clone();
     let outcome = applier.clone();
     loop {
@@ -483,9 +509,11 @@ pub(super) async fn follow(mut source: ConfiguredSource, name: String, applier: 
         let revision = set.revision.clone();
         let applier = applier.clone();
         let hosting = applier.hosting.clone();
-        let complete = hosting.as_ref().map(HostedApi::is_complete);
+        let hosted = hosting.clone();
         let applied = tokio::task::spawn_blocking(move || {
             applier.apply(|compiling| {
+                // Here, where `complete` comes either before, or after.
+                let complete = hosted.as_ref().map(HostedApi::is_complete);
                 compiling.whole = complete.unwrap_or(compiling.whole);
                 compiling.documents = Some(Arc::new(set));
             })
