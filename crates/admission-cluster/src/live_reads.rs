@@ -13,7 +13,7 @@ use fairgate_core::{
 use fairgate_objects::codec::json;
 use fairgate_upstream::{
     client::ApiClient,
-    informer::{ApiResource, KeptFields as _, Whole},
+    informer::{ApiResource, Whole},
     path::push_segment,
 };
 use http::{StatusCode, uri::PathAndQuery};
@@ -198,7 +198,7 @@ impl ReadsInProgress {
                 let why = format!("the response is no {api_version} {kind}");
                 return Err(InputFailure::Failed(why));
             }
-            Ok(SharedObject::of(Whole::object(value)).0)
+            Ok(SharedObject::of(Whole::of(value)).0)
         })
         .await
     }
@@ -218,7 +218,7 @@ impl ReadsInProgress {
                     item["apiVersion"] = api_version.as_str().into();
                     item["kind"] = kind.as_str().into();
                 }
-                SharedObject::of(Whole::object(item)).0
+                SharedObject::of(Whole::of(item)).0
             });
             Ok(objects.collect())
         })

@@ -296,6 +296,7 @@ impl<T> HeldObjects<T> {
 
 #[cfg(test)]
 mod tests {
+    use fairgate_base::stack::STACK_BYTES;
     use serde_json::json;
 
     use super::*;
@@ -353,6 +354,29 @@ mod tests {
         take(&objects, Event::Delete(object("b", "y", "4"))).unwrap();
         assert!(objects.all("b").is_empty());
         assert_eq!(objects.read().objects.bytes, 0);
+    }
+
+    #[test]
+    fn an_object_that_nests_as_deep_as_a_server_takes_it_is_kept_beside_the_others() {
+        let test = || {
+            let text = format!(
+                r#"{{"metadata": {{"namespace": "a", "name": "deep"}}, "data": {}1{}}}"#,
+                "[".repeat(9_999),
+                "]".repeat(9_999)
+            );
+            let deep: WatchedObject<Whole> = serde_json::from_str(&text).unwrap();
+            let objects = KindObjects::default();
+            take(&objects, Event::Init).unwrap();
+            take(&objects, Event::InitApply(deep.clone())).unwrap();
+            take(&objects, Event::InitApply(object("a", "other", "1"))).unwrap();
+            take(&objects, Event::InitDone).unwrap();
+            let found = data(&objects.get("a", "deep").unwrap());
+            assert_eq!(found.matches("Array").count(), 9_999);
+            take(&objects, Event::Apply(deep)).unwrap();
+            assert_eq!(objects.all("a").len(), 2);
+        };
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES / 2);
+        thread.spawn(test).unwrap().join().unwrap();
     }
 
     #[test]

@@ -9,6 +9,7 @@ use fairgate_disruption::procedure::server_clock::ServerClock;
 use fairgate_election::{LeaseApi, LeaseCallError};
 use fairgate_upstream::{
     client::{ApiClient, read_whole},
+    deep_json,
     path::push_segment,
 };
 use http::{
@@ -123,7 +124,7 @@ impl Calls {
         }
         let body = read_whole(body, MAX_RESPONSE).await;
         let body = body.map_err(|error| broken(&error))?;
-        let value: Option<Value> = serde_json::from_slice(&body).ok();
+        let value: Option<Value> = deep_json::read(&body).ok();
         if head.status.is_success() {
             return value.ok_or_else(|| broken(&"the response is not JSON"));
         }

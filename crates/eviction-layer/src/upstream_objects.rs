@@ -20,6 +20,7 @@ use fairgate_base::clock::Clock;
 use fairgate_disruption::procedure::calls::{CallOutcome, CallReply, UpstreamCall};
 use fairgate_upstream::{
     client::{ApiClient, RequestError, read_whole},
+    deep_json,
     path::push_segment,
 };
 
@@ -110,7 +111,7 @@ fn outcome(
             },
         };
     }
-    let object = body.and_then(|body| serde_json::from_slice(&body).ok());
+    let object = body.and_then(|body| deep_json::read(&body).ok());
     match (object, call) {
         (Some(object), _) => CallOutcome::Success(object),
         // The status alone shows that the call was carried out.

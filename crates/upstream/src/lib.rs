@@ -12,7 +12,7 @@
 //! Where there are several servers, [`servers`] has what is known of each, [`server_monitor`] probes them, and a [`target`](target::UpstreamTarget) is any of
 //! them.
 //!
-//! [`informer`] lists and watches objects there, for all that follow any.
+//! [`informer`] lists and watches objects there, for all that follow any. [`deep_json`] reads what nests deep.
 //!
 //! Requests that the gateway sends in its own name (reviews, policy objects, metrics) and connections of the request path share one
 //! [`UpstreamTls`](tls::UpstreamTls), whose certificates can be replaced: the gateway follows the files of certificates, keys and
@@ -23,6 +23,7 @@
 pub mod access_review;
 mod cache;
 pub mod client;
+pub mod deep_json;
 pub mod dial;
 pub mod dial_error;
 pub mod endpoint;

@@ -10,6 +10,8 @@ use kube::{
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::deep_json::DeepValue;
+
 /// Which fields of an object are kept.
 pub trait KeptFields: Clone + fmt::Debug + Send + 'static {
     /// What is decoded. It should accept values of any type: one invalid object would make a whole list unusable.
@@ -34,13 +36,20 @@ pub struct WatchedObject<K> {
 pub struct Whole;
 
 impl KeptFields for Whole {
-    type Decoded = Value;
+    type Decoded = DeepValue;
 
-    fn object(mut decoded: Value) -> Value {
-        if let Some(Value::Object(metadata)) = decoded.get_mut("metadata") {
+    fn object(decoded: DeepValue) -> Value {
+        Self::of(decoded.0)
+    }
+}
+
+impl Whole {
+    /// What is kept of an object.
+    pub fn of(mut object: Value) -> Value {
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             metadata.remove("managedFields");
         }
-        decoded
+        object
     }
 }
 
