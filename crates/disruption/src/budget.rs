@@ -116,6 +116,16 @@ impl DisruptionBudget {
         })
     }
 
+    /// Reads a budget whose JSON was [kept](Self::json). `None` if that is not the JSON of a budget.
+    pub(crate) fn from_json(json: &str) -> Option<Self> {
+        Self::from_value(serde_json::from_str(json).ok()?).ok()
+    }
+
+    /// The JSON of the object.
+    pub(crate) fn json(&self) -> &str {
+        &self.object
+    }
+
     /// Whether the budget covers this pod. A budget with an invalid selector covers no pod.
     pub fn selects(&self, pod: &Pod) -> bool {
         let selector = self.spec.selector.as_ref();

@@ -7,6 +7,7 @@
 //! Not here: watching pods and budgets, and leader election. Two active controllers do no harm because every
 //! write is conditional, but they double the work and the events.
 
+mod cached_budget;
 mod changed_pods;
 pub mod events;
 mod follower;

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
+    cached_budget::CachedBudget,
     changed_pods::{ChangedPods, PodMatch},
     events::DisruptionEvent,
     namespace_budgets::NamespaceBudgets,
@@ -40,7 +41,7 @@ const TERMS_WRITTEN: u64 = 16;
 #[derive(Debug)]
 pub struct DisruptionController {
     selector_terms: u64,
-    budgets: BTreeMap<ObjectKey, DisruptionBudget>,
+    budgets: BTreeMap<ObjectKey, CachedBudget>,
     namespaces: BTreeMap<Box<str>, NamespaceBudgets>,
     /// The number of budgets over the limit of their namespace.
     over_limit: usize,
@@ -76,7 +77,7 @@ enum Syncing {
     },
     Writing {
         /// The budget that the status was computed from.
-        budget: Box<DisruptionBudget>,
+        budget: Arc<DisruptionBudget>,
         object: Value,
         then: AfterWrite,
     },
@@ -84,7 +85,7 @@ enum Syncing {
 
 #[derive(Debug)]
 struct Selecting {
-    budget: Box<DisruptionBudget>,
+    budget: Arc<DisruptionBudget>,
     scales: Scales,
     /// The last pod that was compared.
     last: Option<ObjectKey>,
@@ -133,24 +134,25 @@ impl DisruptionController {
     /// A budget was created or changed, or was found in the initial list.
     pub fn apply_budget(&mut self, mut budget: DisruptionBudget) {
         let key = ObjectKey::of_budget(&budget);
-        self.exhausted += usize::from(is_exhausted(&budget));
-        let old = self.budgets.get(&key);
-        self.exhausted -= usize::from(old.is_some_and(is_exhausted));
-        if let Some(old) = old
-            && old.spec.selector == budget.spec.selector
+        if let Ok(selector) = &mut budget.spec.selector
+            && let Some(old) = self.budgets.get(&key).and_then(CachedBudget::selector)
+            && old == selector
         {
-            budget.spec.selector.clone_from(&old.spec.selector);
+            selector.clone_from(old);
         }
         let limit = self.selector_terms;
         self.in_budgets_of(&key.namespace, |namespace| namespace.put(&budget, limit));
-        self.budgets.insert(key.clone(), budget);
+        let budget = CachedBudget::new(budget);
+        self.exhausted += usize::from(budget.is_exhausted());
+        let old = self.budgets.insert(key.clone(), budget);
+        self.exhausted -= usize::from(old.is_some_and(|old| old.is_exhausted()));
         self.syncs.add(key);
     }
 
     /// A budget was deleted.
     pub fn delete_budget(&mut self, key: &ObjectKey) {
         let old = self.budgets.remove(key);
-        self.exhausted -= usize::from(old.as_ref().is_some_and(is_exhausted));
+        self.exhausted -= usize::from(old.as_ref().is_some_and(CachedBudget::is_exhausted));
         if old.is_some() {
             let limit = self.selector_terms;
             self.in_budgets_of(&key.namespace, |namespace| {
@@ -219,8 +221,8 @@ impl DisruptionController {
     }
 
     #[cfg(test)]
-    pub(super) fn budget(&self, key: &ObjectKey) -> Option<&DisruptionBudget> {
-        self.budgets.get(key)
+    pub(super) fn budget(&self, key: &ObjectKey) -> Option<Arc<DisruptionBudget>> {
+        self.budgets.get(key)?.budget()
     }
 
     /// The number of cached objects.
@@ -314,7 +316,7 @@ impl DisruptionController {
     }
 
     fn begin_sync(&mut self, key: ObjectKey, scales: Scales, now: Time, date: Timestamp) {
-        let Some(budget) = self.budgets.get(&key) else {
+        let Some(budget) = self.budgets.get(&key).and_then(CachedBudget::budget) else {
             let then = AfterWrite::Recheck(None);
             self.finish(&key, then, SyncEnding::Unchanged, now);
             return;
@@ -323,18 +325,18 @@ impl DisruptionController {
         if namespace.is_some_and(|namespace| namespace.is_over(&key.name)) {
             let limit = self.selector_terms;
             let error = SyncError::TooManyTerms { limit };
-            let write = fail_safe(budget, &error, date);
+            let write = fail_safe(&budget, &error, date);
             if write.is_some() {
-                let event = DisruptionEvent::too_many_terms(budget, &error);
+                let event = DisruptionEvent::too_many_terms(&budget, &error);
                 self.events.push((event.key(&key.namespace), event));
             }
             // It is synced again once it is within the limit.
             let then = AfterWrite::Recheck(None);
-            self.write(key, Box::new(budget.clone()), write, then, now);
+            self.write(key, budget, write, then, now);
             return;
         }
         let selecting = Selecting {
-            budget: Box::new(budget.clone()),
+            budget,
             scales,
             last: None,
             selected: Vec::new(),
@@ -385,7 +387,7 @@ impl DisruptionController {
     fn write(
         &mut self,
         key: ObjectKey,
-        budget: Box<DisruptionBudget>,
+        budget: Arc<DisruptionBudget>,
         object: Option<Value>,
         then: AfterWrite,
         now: Time,
@@ -516,10 +518,6 @@ fn in_namespace<'m, V>(
     let first = ObjectKey::new(namespace, "");
     map.range((Bound::Included(first), Bound::Unbounded))
         .take_while(move |(key, _)| *key.namespace == *namespace)
-}
-
-fn is_exhausted(budget: &DisruptionBudget) -> bool {
-    budget.status.disruptions_allowed <= 0
 }
 
 /// The time from `from` until `at`; zero if `at` is earlier.

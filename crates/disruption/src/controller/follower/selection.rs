@@ -1,16 +1,16 @@
 //! Which budgets select a changed pod, and which pods a budget selects: what may take long, in slices.
 
-use std::ops::Bound;
+use std::{ops::Bound, sync::Arc};
 
 use fairgate_core::time::Time;
-use fairgate_objects::selector::LabelSet as _;
+use fairgate_objects::selector::{LabelSelector, LabelSet as _};
 use jiff::Timestamp;
 
 use super::{
     super::{changed_pods::PodMatch, events::DisruptionEvent, object_key::ObjectKey, slice::Slice},
     DisruptionController, Selecting, Syncing, Working, in_namespace,
 };
-use crate::{budget::DisruptionBudget, pod::Pod};
+use crate::pod::Pod;
 
 impl DisruptionController {
     /// Has the budgets of a pod looked for. If there is no budget in its namespace, that is at once.
@@ -68,7 +68,7 @@ impl DisruptionController {
             let Some(budget) = self.budgets.get(&key) else {
                 continue;
             };
-            let look_ups = look_ups(budget, pod);
+            let look_ups = look_ups(budget.selector(), pod);
             slice.spend(look_ups);
             self.changed.charge(&pod.namespace, look_ups);
             if !budget.selects(pod) {
@@ -109,7 +109,7 @@ impl DisruptionController {
                 let Some((pod_key, pod)) = pods.next().filter(in_namespace) else {
                     break true;
                 };
-                let look_ups = look_ups(budget, pod);
+                let look_ups = look_ups(budget.spec.selector.as_ref().ok(), pod);
                 slice.spend(look_ups);
                 selecting.look_ups += look_ups;
                 if budget.selects(pod) {
@@ -128,9 +128,8 @@ impl DisruptionController {
     }
 }
 
-/// How many look-ups it takes to compare a pod with a budget; at least 1.
-fn look_ups(budget: &DisruptionBudget, pod: &Pod) -> u64 {
-    let selector = budget.spec.selector.as_ref();
+/// How many look-ups it takes to compare a pod with the selector of a budget, if that is valid; at least 1.
+fn look_ups(selector: Option<&Arc<LabelSelector>>, pod: &Pod) -> u64 {
     let look_ups = selector.map_or(0, |selector| selector.look_ups(pod.labels.count()));
     1 + u64::try_from(look_ups).unwrap_or(u64::MAX)
 }
