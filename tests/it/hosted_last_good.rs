@@ -306,3 +306,27 @@ mod in_an_etcd {
         wait_until("it is in sync", || gateway.metric(SYNCED) == Some(1));
     }
 }
+
+#[test]
+fn a_second_gateway_on_a_store_says_which_file_and_key_and_takes_over_when_the_first_has_ended() {
+    let mut first = start();
+    let path = first.directory.join("store/objects.redb");
+    let second = launch(path.to_str().unwrap());
+    let why = format!("{} is in use by another process; ", path.display());
+    let logged = second.wait_for_log(&why, 1);
+    assert!(logged[0].contains("store.local.path"), "{logged:?}");
+    let ready = second.admin_get("/readyz?verbose");
+    assert!(ready.contains(&why), "{ready}");
+    let response = call(second.address, "GET", LEVELS, "");
+    assert!(response.starts_with("HTTP/1.1 503 "), "{response}");
+    // The state directory is beside the store: both have what the first has kept.
+    assert!(has_level(&first, "own") && has_level(&second, "own"));
+
+    first.terminate();
+    assert_eq!(first.exit_code(), Some(0));
+    wait_until("it has the objects", || {
+        let response = call(second.address, "GET", &format!("{LEVELS}/own"), "");
+        response.starts_with("HTTP/1.1 200 ")
+    });
+    create(&second, &level("other", 20));
+}

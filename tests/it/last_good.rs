@@ -402,3 +402,41 @@ fn a_policy_of_the_upstream_is_kept_for_a_start_without_it() {
         "{text}"
     );
 }
+
+#[test]
+fn two_gateways_on_one_state_directory_keep_one_whole_policy_and_start_with_it() {
+    let one = start("state");
+    let (state, policies) = (one.directory.join("state"), one.directory.join("policies"));
+    let configuration = json!({
+        "upstream": {"url": "http://127.0.0.1:9"},
+        "flowControl": {"policies": {"directory": policies}},
+        "state": {"directory": state},
+        "dataCores": 1,
+    });
+    // By the same name, as the name of the source is its absolute path.
+    let other = GatewayProcess::start(configuration);
+    let file = kept(&one.directory);
+    let is_kept = |name: &str| {
+        let text = fs::read(&file).unwrap();
+        let content: Value = serde_json::from_slice(&text).expect("what is kept is whole");
+        content["documents"].to_string().contains(name)
+    };
+    for round in 0..10 {
+        let name = format!("level-{round}");
+        one.write(POLICY, &level(&name, 30));
+        for gateway in [&one, &other] {
+            wait_until("it is in force", || has_level(gateway, &name));
+        }
+        wait_until("it is kept", || is_kept(&name));
+    }
+    assert_eq!(kept_files(&one.directory).len(), 1);
+
+    let other = other
+        .restart(|_| one.write(POLICY, "this: [is not"))
+        .unwrap();
+    let one = one.restart(|_| ()).unwrap();
+    for gateway in [&one, &other] {
+        assert!(has_level(gateway, "level-9"));
+        assert_eq!(gateway.metric(SYNCED), Some(0));
+    }
+}

@@ -58,7 +58,7 @@ pub enum StoreError {
     Corrupt { path: PathBuf, what: String },
 
     /// Another process has locked the file.
-    #[error("{path} is in use by another process; stop that, or name another file", path = path.display())]
+    #[error("{path} is in use by another process; stop that, or name another file in store.local.path", path = path.display())]
     Locked { path: PathBuf },
 
     /// The disk failed. A write may have taken place.

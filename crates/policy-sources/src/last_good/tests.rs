@@ -65,6 +65,43 @@ fn only_the_owner_can_use_what_is_kept_and_nothing_else_is_left_behind() {
     assert_eq!(fs::read_dir(&file.directory).unwrap().count(), 2);
 }
 
+/// Two gateways of one machine may have the same source and the same directory.
+#[test]
+fn gateways_that_write_at_the_same_time_leave_the_whole_set_of_one_of_them() {
+    const WRITES: u32 = 60;
+    let scratch = Scratch::new("two");
+    let many = |number: u32| vec![documents(number).remove(0); 200];
+    file(&scratch, SOURCE).write(&many(0), 0).unwrap();
+    let reader = file(&scratch, SOURCE);
+    let read = std::thread::scope(|scope| {
+        let writers = [0, WRITES].map(|first| {
+            let (scratch, many) = (&scratch, &many);
+            scope.spawn(move || {
+                let own = file(scratch, SOURCE);
+                for number in first..first + WRITES {
+                    own.write(&many(number), number.into()).unwrap();
+                }
+            })
+        });
+        let mut read = 0;
+        while read == 0
+            || !writers
+                .iter()
+                .all(std::thread::ScopedJoinHandle::is_finished)
+        {
+            let set = reader.read().unwrap().unwrap();
+            let number = u32::try_from(set.saved_at).unwrap();
+            assert_eq!(set.documents, many(number));
+            read += 1;
+        }
+        read
+    });
+    let last = reader.read().unwrap().unwrap().saved_at;
+    assert!([WRITES - 1, 2 * WRITES - 1].contains(&u32::try_from(last).unwrap()));
+    assert_eq!(fs::read_dir(&reader.directory).unwrap().count(), 1);
+    println!("read {read} times");
+}
+
 #[test]
 fn sources_and_areas_have_files_of_their_own() {
     let scratch = Scratch::new("sources");

@@ -118,6 +118,9 @@ async fn a_second_process_gets_an_error_or_waits_for_the_file() {
     let first = open(&scratch.file()).unwrap();
     let refused = open(&scratch.file()).unwrap_err();
     assert!(matches!(refused, StoreError::Locked { .. }), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("store.local.path"), "{text}");
+    assert!(text.contains(scratch.file().to_str().unwrap()), "{text}");
 
     let second = LocalStore::start(settings(&scratch.file()), conformance::clock()).unwrap();
     let unavailable = write(&second, "/a", Precondition::Absent, b"1")
