@@ -33,6 +33,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const ENOUGH_FREED: u64 = 2;
 /// How many writes a commit combines that may use the reserve.
 const FRUGAL_WRITES: usize = 64;
+/// After so many of them for which there is no room even alone, no larger one is tried.
+const FRUGAL_FAILURES: usize = 2;
 
 /// The state of the writer thread.
 pub(super) struct WriterThread {
@@ -52,6 +54,16 @@ struct FullDisk {
     /// When that was tried for the last time.
     tried: Time,
     /// The bytes of the values that were deleted since then.
+    freed: u64,
+    /// Set while the reserve has no room for what is essential.
+    spent: Option<SpentReserve>,
+}
+
+/// An essential write found no room in the reserve.
+struct SpentReserve {
+    error: StoreError,
+    tried: Time,
+    /// What was [freed](FullDisk::freed) by then.
     freed: u64,
 }
 
@@ -203,14 +215,12 @@ impl WriterThread {
         let mut bytes = 0;
         for request in requests {
             match request.adds(&self.mirror) {
-                true if request.is_essential() => {
-                    self.finish_frugally(vec![request], ReserveUse::Part);
-                }
+                true if request.is_essential() => self.finish_essential(request),
                 true => adding.push(request),
                 false => {
                     let next = request.bytes();
                     if together.len() >= FRUGAL_WRITES || bytes + next > most {
-                        self.finish_frugally(std::mem::take(&mut together), ReserveUse::All);
+                        self.finish_frugally(std::mem::take(&mut together));
                         bytes = 0;
                     }
                     bytes += next;
@@ -218,31 +228,68 @@ impl WriterThread {
                 }
             }
         }
-        self.finish_frugally(together, ReserveUse::All);
+        self.finish_frugally(together);
         adding
     }
 
-    /// The file keeps no history of what is written here; that in memory is as ever.
-    ///
-    /// What there is no room for together is tried one by one.
-    fn finish_frugally(&mut self, requests: Vec<WriteRequest>, takes: ReserveUse) {
-        let requests = match self.try_frugally(requests, takes) {
-            Ok(()) => return,
-            Err(requests) => requests,
+    /// Writes what is essential, unless the reserve had no room a moment ago, and nothing was deleted since then.
+    fn finish_essential(&mut self, request: WriteRequest) {
+        let now = self.clock.now();
+        let piece = self.disk.piece();
+        let would_fail = self.full.as_ref().and_then(|full| {
+            let spent = full.spent.as_ref()?;
+            let waits = now.since(spent.tried) < RETRY && full.freed < spent.freed + piece;
+            waits.then(|| spent.error.clone())
+        });
+        if let Some(error) = would_fail {
+            refuse(vec![request], &error);
+            return;
+        }
+        let error = match self.try_frugally(vec![request], ReserveUse::Part) {
+            Ok(()) => None,
+            Err((requests, error)) => {
+                refuse(requests, &error);
+                Some(error)
+            }
         };
-        for request in requests {
-            // A single one has its reply in any case.
-            let _ = self.try_frugally(vec![request], takes);
+        if let Some(full) = &mut self.full {
+            full.spent = error.map(|error| SpentReserve {
+                error,
+                tried: now,
+                freed: full.freed,
+            });
         }
     }
 
-    /// Commits `requests` together and replies. If there is no room for several, it returns them.
+    /// Writes what makes room. The file keeps no history of it; that in memory is as ever.
+    ///
+    /// What there is no room for together is tried one by one, the smallest first. Each failure reads the whole file again, so
+    /// their number is bounded.
+    fn finish_frugally(&mut self, requests: Vec<WriteRequest>) {
+        let Err((mut requests, _)) = self.try_frugally(requests, ReserveUse::All) else {
+            return;
+        };
+        requests.sort_by_key(WriteRequest::bytes);
+        let mut failures = 0;
+        let mut requests = requests.into_iter();
+        while let Some(request) = requests.next() {
+            if let Err((refused, error)) = self.try_frugally(vec![request], ReserveUse::All) {
+                refuse(refused, &error);
+                failures += 1;
+                if failures == FRUGAL_FAILURES {
+                    refuse(requests.collect(), &error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Commits `requests` together and replies. If there is no room for them, it returns them.
     fn try_frugally(
         &mut self,
         requests: Vec<WriteRequest>,
         takes: ReserveUse,
-    ) -> Result<(), Vec<WriteRequest>> {
-        let is_single = requests.len() == 1;
+    ) -> Result<(), (Vec<WriteRequest>, StoreError)> {
         let mut batch = Batch::default();
         for request in requests {
             batch.take(&self.mirror, request);
@@ -254,7 +301,7 @@ impl WriterThread {
                 file.commit_frugally(&batch.events, batch.floor, takes)
             })
         };
-        match &outcome {
+        match outcome {
             Ok(()) => {
                 self.mirror.apply(self.clock.now(), &batch.events);
                 self.mirror.raise_floor(batch.floor);
@@ -262,7 +309,7 @@ impl WriterThread {
                     full.freed = full.freed.saturating_add(batch.freed());
                 }
             }
-            Err(StoreError::Full { .. }) if !is_single => return Err(batch.into_requests()),
+            Err(error @ StoreError::Full { .. }) => return Err((batch.into_requests(), error)),
             Err(_) => {}
         }
         batch.reply(&outcome);
@@ -302,6 +349,7 @@ impl WriterThread {
                     error,
                     tried: self.clock.now(),
                     freed: 0,
+                    spent: None,
                 });
             }
             // Whether there is room is not known.

@@ -296,6 +296,41 @@ async fn a_refused_write_on_a_full_disk_does_not_read_the_file_again() {
 }
 
 #[tokio::test]
+async fn nor_does_an_essential_one_for_which_the_reserve_has_no_room() {
+    let scratch = Scratch::new();
+    let disk = SmallDisk::new(PIECE, BYTES);
+    let store = Arc::new(open(&scratch, &disk).unwrap());
+    fill(&store, 0, 90_000).await;
+    let essential = || WriteBounds {
+        limits: Vec::new(),
+        is_essential: true,
+    };
+    let write = async |number: usize, length| {
+        let key = format!("/b/{number}");
+        let value = Some(Bytes::from(vec![b'x'; length]));
+        let written = store.write_within(&key, Precondition::Absent, value, essential());
+        match written.await {
+            Ok(WriteOutcome::Done { .. }) => true,
+            Err(StoreError::Full { .. }) => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    let mut stored = 0;
+    while write(stored, 90_000).await {
+        stored += 1;
+    }
+    let before = disk.refused();
+    for number in 0..200 {
+        assert!(!write(stored + number, 90_000).await);
+    }
+    // One is tried in a second; a slow machine may have asked the disk a few times.
+    let asked = disk.refused() - before;
+    assert!(asked < 20, "{asked}");
+    delete_all(&store).await;
+    assert!(write(stored, 90_000).await, "there is room again");
+}
+
+#[tokio::test]
 async fn a_store_whose_disk_is_full_opens_and_what_it_has_can_be_deleted() {
     let scratch = Scratch::new();
     let disk = SmallDisk::new(PIECE, BYTES);
