@@ -81,6 +81,8 @@ pub struct HostedSettings {
     pub admin: Arc<dyn AdminEndpoints>,
     /// The memory for responses.
     pub responses: Arc<ResponseMemory>,
+    /// The memory for bodies of requests, in bytes: at least twice what a body may have.
+    pub body_bytes: usize,
     /// The quotas of objects.
     pub quotas: HostedQuota,
 }
@@ -150,7 +152,7 @@ impl Hosted {
             authorizer: settings.authorizer,
             admin: settings.admin,
             heavy: HeavyTurns::new(HEAVY_AT_ONCE),
-            bodies: HostedBodies::default(),
+            bodies: HostedBodies::new(settings.body_bytes),
             metrics_memory: MetricsMemory::default(),
             responses: settings.responses,
         })

@@ -110,6 +110,8 @@ pub struct HostedApiConfig {
     pub authorized_ttl: Duration,
     /// How long deny decisions are cached.
     pub unauthorized_ttl: Duration,
+    /// Memory for the bodies of requests, in bytes.
+    pub body_budget: u64,
     /// The quotas of objects.
     pub quota: HostedQuotaConfig,
 }

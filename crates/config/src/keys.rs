@@ -378,6 +378,9 @@ keys! {
     /// 1h. A revoked permission stays valid for up to authorizedTTL.
     "hostedApi.authorizedTTL": "5m" in "0s" to "1h";
     "hostedApi.unauthorizedTTL": "30s" in "0s" to "1h";
+    /// Memory for the bodies of requests for hosted objects, from their arrival until they are served. Users share it: a user may
+    /// hold at most as many bytes as are still free; a request that needs more gets 429. A body has at most 3Mi.
+    "hostedApi.bodyBudget": "64Mi" in "8Mi" to "64Gi";
     /// How many objects of each kind there may be, and how many bytes they may take as stored; 0: any number. Those of
     /// podDisruptionBudgets are for each namespace, the others for all objects of the kind. A write that would exceed one
     /// gets 403 "exceeded quota". What is over a quota already, in a store that is older than the quota, can be read,

@@ -47,6 +47,7 @@ const CONDITIONAL: &[ConditionalKeys] = &[
         keys: &[
             "hostedApi.kubernetesVersion",
             "hostedApi.readerGroups",
+            "hostedApi.bodyBudget",
             "hostedApi.quota.",
         ],
         decided_by: &["mode"],

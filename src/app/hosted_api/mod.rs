@@ -179,6 +179,7 @@ impl HostedApi {
             admission,
             admin: main_port.clone(),
             responses: Arc::clone(responses),
+            body_bytes: usize::try_from(config.hosted_api.body_budget).unwrap_or(usize::MAX / 2),
             quotas: StoredObjects::quotas(&config.hosted_api.quota),
         });
         Self {

@@ -54,6 +54,7 @@ impl Server {
             admission: HostedAdmission::OfStore { recorder: None },
             admin: Arc::new(Nobody),
             responses: fairgate_call::ResponseMemory::new(64 << 20),
+            body_bytes: 64 << 20,
             quotas: HostedQuota::default(),
         });
         let mut keeper = Bootstrapper::new(Arc::clone(&hosted), Bootstrap::Suggested);

@@ -81,6 +81,7 @@ impl InNamespaces {
             admission: HostedAdmission::Off,
             admin: Arc::new(NoAdmin),
             responses: fairgate_call::ResponseMemory::new(64 << 20),
+            body_bytes: 64 << 20,
             quotas: HostedQuota::default(),
         });
         Self {

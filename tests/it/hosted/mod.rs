@@ -5,6 +5,7 @@ mod format;
 
 mod access;
 mod applying;
+mod bodies;
 mod budgets;
 mod built_in;
 mod conformance;

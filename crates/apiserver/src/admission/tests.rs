@@ -147,6 +147,7 @@ fn store(clock: &Clock) -> Arc<TestStore> {
 fn hosted(store: &Arc<TestStore>, clock: Clock, records: &Arc<Records>) -> Arc<Hosted> {
     let authorizer = || Authorizer::BuiltIn(BuiltInRules::default());
     Hosted::new(HostedSettings {
+        body_bytes: 64 << 20,
         quotas: crate::limits::quota::HostedQuota::default(),
         kinds: vec![&POD_DISRUPTION_BUDGET],
         subresources: Vec::new(),

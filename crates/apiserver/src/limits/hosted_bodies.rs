@@ -14,9 +14,6 @@ use fairgate_call::{ClientBody, Refusal};
 use fairgate_core::digest::User;
 use http_body_util::BodyExt as _;
 
-/// Bytes of all bodies.
-const TOTAL: usize = 64 << 20;
-
 /// The memory for bodies.
 #[derive(Debug)]
 pub(crate) struct HostedBodies(Arc<ByteBudget>);
@@ -32,13 +29,12 @@ pub(crate) enum ReceivedBody {
     NoRoom,
 }
 
-impl Default for HostedBodies {
-    fn default() -> Self {
-        Self(ByteBudget::new(TOTAL))
-    }
-}
-
 impl HostedBodies {
+    /// Memory for bodies of so many bytes together.
+    pub(crate) fn new(total: usize) -> Self {
+        Self(ByteBudget::new(total))
+    }
+
     /// Room of no bytes yet, for a body of `user`.
     pub(crate) fn share(&self, user: &Arc<User>) -> ByteShare {
         self.0.share(user)
@@ -114,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_of_one_user_leave_room_for_those_of_others() {
-        let bodies = HostedBodies(ByteBudget::new(1000));
+        let bodies = HostedBodies::new(1000);
         let mut held = Vec::new();
         for _ in 0..5 {
             let (received, share) = received(&bodies, "many", 100).await;
@@ -131,7 +127,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_charged_only_while_it_may_be_read() {
-        let bodies = HostedBodies(ByteBudget::new(10_000));
+        let bodies = HostedBodies::new(10_000);
         let too_long = received(&bodies, "a", 1001).await;
         assert_eq!(too_long.0, ReceivedBody::TooLong);
         assert_eq!(bodies.held().now, 0);

@@ -25,6 +25,7 @@ pub(super) fn hosted_api(section: &mut ConfigSection<'_>) -> HostedApiConfig {
         reader_groups: section.get("readerGroups"),
         authorized_ttl: section.get("authorizedTTL"),
         unauthorized_ttl: section.get("unauthorizedTTL"),
+        body_budget: section.get("bodyBudget"),
         quota: section.section("quota", quota),
     }
 }

@@ -357,7 +357,7 @@ metrics! {
     HOSTED_BODIES: Gauge, Bytes, Alpha, [] = "fairgate_hosted_body_bytes",
         "Bytes of bodies of requests for hosted objects, from their arrival to the response.";
     HOSTED_BODIES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_hosted_body_peak_bytes",
-        "Maximum of `fairgate_hosted_body_bytes` since the gateway started. It is at most 64 MiB.";
+        "Maximum of `fairgate_hosted_body_bytes` since the gateway started. It is at most `hostedApi.bodyBudget`.";
     RESPONSE_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_response_bytes",
         "Memory of responses that the gateway made itself and whose clients have not read them yet (limits.responseBudget).";
     RESPONSE_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_response_peak_bytes",
