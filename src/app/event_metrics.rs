@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use fairgate_base::events::EventSink;
+use fairgate_base::{account::ByteBudget, events::EventSink};
 use fairgate_eviction_layer::{
     EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent, Evictor,
 };
@@ -105,6 +105,17 @@ pub(super) fn waiting_evictions(metrics: &GatewayMetrics, evictor: &Arc<Evictor>
 pub(super) fn token_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<LookupOutcome> {
     let metrics = Arc::clone(metrics);
     EventSink::new(move |outcome| metrics.token_reviewed(outcome))
+}
+
+/// Shows what clients of queued requests may have sent.
+pub(super) fn stream_windows(metrics: &GatewayMetrics, windows: &Arc<ByteBudget>) {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |bytes: usize| bytes as f64;
+    let [now, most] = [(); 2].map(|()| Arc::clone(windows));
+    metrics.observe_gauge(&catalogue::STREAM_WINDOWS, move || number(now.held().now));
+    metrics.observe_gauge(&catalogue::STREAM_WINDOWS_PEAK, move || {
+        number(most.held().most)
+    });
 }
 
 /// Shows how many token reviews run or wait.

@@ -277,6 +277,7 @@ impl ClientAccess {
         let authorities = rules.authentication.authorities();
         let mut serve = settings::serve(config, certificate.as_ref(), authorities)?;
         serve.events = event_metrics::clients(telemetry.metrics());
+        event_metrics::stream_windows(telemetry.metrics(), &serve.stream_windows);
         Ok(Self {
             reviews,
             rules: Arc::new(ArcSwap::from_pointee(rules)),

@@ -27,7 +27,7 @@ use hyper::body::Incoming;
 
 use super::{
     BodyError, BodyProgress, body_progress::Observed, read_ahead::ReadAhead,
-    read_ahead_budget::ReadAheadBudget,
+    read_ahead_budget::ReadAheadBudget, stream_windows::StreamWindows,
 };
 
 /// The body of a client's request.
@@ -38,6 +38,10 @@ pub struct ClientBody {
     budget: Option<Rc<ReadAheadBudget>>,
     /// What was read of it, once its request is queued. Boxed, because most requests are not.
     waiting: Option<Box<ByteShare>>,
+    /// `None` if its client cannot send what is not read.
+    windows: Option<Rc<StreamWindows>>,
+    /// What its stream may hold, while its request is queued.
+    unread: Option<Box<ByteShare>>,
     /// Told what arrives, while the request holds a seat.
     observed: Observed,
     unread_handler: Option<Rc<dyn UnreadBodyHandler>>,
@@ -68,6 +72,8 @@ impl ClientBody {
             rest,
             budget,
             waiting: None,
+            windows: None,
+            unread: None,
             observed: None,
             unread_handler: None,
         }
@@ -88,6 +94,13 @@ impl ClientBody {
         Self::new(rest, budget)
     }
 
+    /// Its client may send as much as a window before it is read.
+    #[must_use]
+    pub fn on_stream_of(mut self, windows: &Rc<StreamWindows>) -> Self {
+        self.windows = matches!(self.rest, Rest::Unread(_)).then(|| Rc::clone(windows));
+        self
+    }
+
     /// A complete body with these bytes.
     pub fn full(data: impl Into<Bytes>) -> Self {
         let mut body = Self::empty();
@@ -95,9 +108,27 @@ impl ClientBody {
         body
     }
 
+    /// Whether there is room for what the client may send while the request of `user` is queued. Costs nothing if the body is
+    /// complete.
+    pub fn may_wait(&self, user: &User) -> bool {
+        let windows = self.windows.as_ref().zip(self.unread_rest());
+        windows.is_none_or(|(windows, rest)| windows.has_room(user, &rest))
+    }
+
+    /// How much of it was not read; `None` if nothing is left.
+    fn unread_rest(&self) -> Option<SizeHint> {
+        match &self.rest {
+            Rest::Unread(body) if !body.is_end_stream() => Some(body.size_hint()),
+            Rest::Unread(_) | Rest::Done | Rest::Failed => None,
+        }
+    }
+
     /// The request of `user` is queued: what was read of the body, and what will be, is charged to that user. Costs nothing if
     /// there is no body.
     pub fn begin_waiting(&mut self, user: &Arc<User>) {
+        if let Some((windows, rest)) = self.windows.as_ref().zip(self.unread_rest()) {
+            self.unread = Some(Box::new(windows.waits(user, &rest)));
+        }
         if let Some(budget) = &self.budget
             && !self.is_end_stream()
         {
@@ -190,19 +221,25 @@ impl ClientBody {
                     self.ahead.push(data, is_last);
                 }
                 if is_last {
-                    self.rest = Rest::Done;
+                    self.end(Rest::Done);
                 }
             }
             Some(Err(error)) => {
-                self.rest = Rest::Failed;
+                self.end(Rest::Failed);
                 return Poll::Ready(Err(BodyError::Client(error)));
             }
             None => {
-                self.rest = Rest::Done;
+                self.end(Rest::Done);
                 return Poll::Ready(Ok(None));
             }
         }
         Poll::Ready(Ok(Some(bytes)))
+    }
+
+    /// Nothing more comes.
+    fn end(&mut self, how: Rest) {
+        self.rest = how;
+        self.unread = None;
     }
 
     /// Whether everything was read from the client.
@@ -257,6 +294,8 @@ impl Body for ClientBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
+        // Its request has a seat.
+        this.unread = None;
         if let Some(data) = this.pop_ahead() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }

@@ -6,7 +6,9 @@ use std::{
 };
 
 use bytes::Bytes;
+use fairgate_base::account::ByteBudget;
 use fairgate_proxy::fairness::{BodyLimits, LateBody};
+use futures_util::FutureExt as _;
 use http_body_util::BodyExt as _;
 
 use super::*;
@@ -286,4 +288,108 @@ async fn an_incomplete_body_gets_400_and_no_seat() {
     stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(half.status().await, 400);
     assert_eq!(bodies.counts(), [0; 3]);
+}
+
+/// The windows of HTTP/2, in bytes: of a stream, and of all of a connection together.
+const STREAM_WINDOW: usize = 256 << 10;
+const CONNECTION_WINDOW: usize = 4 << 20;
+
+/// A gateway with two seats, which clients hold that send nothing, and nothing of other bodies is read. Those of queued requests may
+/// have sent so much.
+fn without_reading(upstream: &TestUpstream, windows: usize) -> (Gate, Arc<ByteBudget>) {
+    let budget = ByteBudget::new(windows);
+    let shared = Arc::clone(&budget);
+    let rules = Rules::small(2, Full::queue(100)).set(|set| {
+        set.bodies = BodyLimits {
+            unfinished_bytes: 0,
+            min_send_rate: 0,
+        };
+    });
+    let gate = Gate::governed_with(upstream, &rules, |app, _| {
+        app.serve.read_ahead_bytes = 0;
+        app.serve.stream_windows = shared;
+    });
+    (gate, budget)
+}
+
+#[tokio::test]
+async fn long_bodies_of_queued_requests_are_charged_what_their_streams_may_hold() {
+    let (upstream, bodies) = Bodies::upstream(Speaks::Http1);
+    let (gate, budget) = without_reading(&upstream, 8 * STREAM_WINDOW);
+    let mut open = Vec::new();
+    for begun in 1..=2 {
+        open.push(Unfinished::post(&gate, true, "holder", 1 << 20).await);
+        until(|| bodies.counts()[0] == begun).await;
+    }
+    assert_eq!(budget.held().now, 0, "who has a seat is charged nothing");
+    for queued in 1..=4 {
+        open.push(Unfinished::post(&gate, true, "many", 1 << 20).await);
+        until(|| budget.held().now == queued * STREAM_WINDOW).await;
+    }
+    // One has at most as much as is still free, and others have their part.
+    let refused = Unfinished::post(&gate, true, "many", 1 << 20).await;
+    assert_eq!(refused.status().await, 429);
+    open.push(Unfinished::post(&gate, true, "other", 1 << 20).await);
+    until(|| budget.held().now == 5 * STREAM_WINDOW).await;
+    open.push(Unfinished::post(&gate, true, "other", 1000).await);
+    until(|| budget.held().now == 5 * STREAM_WINDOW + 1000).await;
+    // Nothing that HTTP/1 clients send is read.
+    open.push(Unfinished::post(&gate, false, "many", 1 << 20).await);
+    until(|| gate.limit.0.queued() == 7).await;
+    assert!(budget.held().now < 6 * STREAM_WINDOW);
+    for request in open {
+        request.abort();
+    }
+    until(|| budget.held().now == 0).await;
+    assert!(budget.held().most <= 8 * STREAM_WINDOW);
+}
+
+#[tokio::test]
+async fn the_clients_of_queued_requests_can_send_no_more_than_their_windows() {
+    let (upstream, bodies) = Bodies::upstream(Speaks::Http1);
+    let (gate, budget) = without_reading(&upstream, 64 * STREAM_WINDOW);
+    let mut open = Vec::new();
+    for begun in 1..=2 {
+        open.push(Unfinished::post(&gate, true, "holder", 1 << 20).await);
+        until(|| bodies.counts()[0] == begun).await;
+    }
+    let stream = tokio::net::TcpStream::connect(gate.address())
+        .await
+        .unwrap();
+    let (client, mut connection) = h2::client::handshake(stream).await.unwrap();
+    let mut ping = connection.ping_pong().unwrap();
+    tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let (mut sent, mut all) = (Vec::new(), 0);
+    for number in 1..=20 {
+        let request = Request::post(format!("http://gate{PODS}")).header("x-user", "many");
+        let (_, mut body) = client
+            .send_request(request.body(()).unwrap(), false)
+            .unwrap();
+        body.reserve_capacity(1 << 20);
+        // All that it may send, which it does: whatever the gateway allows arrives before its answer to a ping.
+        loop {
+            while let Some(Some(Ok(bytes))) =
+                std::future::poll_fn(|cx| body.poll_capacity(cx)).now_or_never()
+            {
+                body.send_data(vec![b'x'; bytes].into(), false).unwrap();
+                body.reserve_capacity(1 << 20);
+                all += bytes;
+            }
+            soon(ping.ping(h2::Ping::opaque())).await.unwrap();
+            if body.capacity() == 0 {
+                break;
+            }
+        }
+        until(|| gate.limit.0.queued() == number).await;
+        sent.push(body);
+        client = soon(client.ready()).await.unwrap();
+    }
+    assert_eq!(budget.held().now, 20 * STREAM_WINDOW);
+    assert_eq!(all, CONNECTION_WINDOW.min(20 * STREAM_WINDOW));
+    drop((sent, client));
+    for request in open {
+        request.abort();
+    }
+    until(|| budget.held().now == 0).await;
 }

@@ -294,6 +294,10 @@ metrics! {
         "Memory of request bodies that all data cores have read before their requests were forwarded.";
     READ_AHEAD_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_read_ahead_peak_bytes",
         "Maximum since the gateway started of what one data core has read ahead. It is at most 64 MiB and what is read at a time.";
+    STREAM_WINDOWS: Gauge, Bytes, Alpha, [] = "fairgate_stream_window_bytes",
+        "What clients may have sent of the bodies of queued HTTP/2 requests that are not complete: the window of each stream, or the rest of its body.";
+    STREAM_WINDOWS_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_stream_window_peak_bytes",
+        "Maximum of `fairgate_stream_window_bytes` since the gateway started. It is at most 128 MiB.";
     SECURE_ADMIN: Gauge, Count, Alpha, [] = "fairgate_secure_admin_connections",
         "Open connections of the secure admin port.";
     SECURE_ADMIN_PEAK: Gauge, Count, Alpha, [] = "fairgate_secure_admin_connections_peak",

@@ -192,7 +192,8 @@ impl Gate {
         )
     }
 
-    /// Lets a request wait in the queue in which it has a `place`, unless too many wait in all levels together.
+    /// Lets a request wait in the queue in which it has a `place`, unless too many wait in all levels together, or have bodies that
+    /// are not complete.
     fn queue(
         self: &Rc<Self>,
         place: QueuePlace<Waiter>,
@@ -220,7 +221,9 @@ impl Gate {
         });
         // The limit of waiting requests over all levels is checked last, because only here it is certain that
         // the request has to wait: most requests never touch the counter that all cores share.
-        if self.flow_control().enter_queue(most_queued) {
+        let call = request.call;
+        let may_wait = call.request.body().may_wait(&call.digest.user);
+        if may_wait && self.flow_control().enter_queue(most_queued) {
             self.cells.waiting(queued.access()).enter();
             return Ok(queued);
         }

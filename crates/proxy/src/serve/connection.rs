@@ -39,7 +39,7 @@ use fairgate_core::time::Time;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes that a client may send on one stream before they are read.
-const STREAM_WINDOW: u32 = 256 << 10;
+pub(super) const STREAM_WINDOW: u32 = 256 << 10;
 /// Bytes that a client may send on all streams together before they are read.
 const CONNECTION_WINDOW: u32 = 4 << 20;
 

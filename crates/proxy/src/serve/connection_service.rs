@@ -131,8 +131,9 @@ impl<S> ConnectionService<S> {
             if !expects_continue && !body.is_end_stream() {
                 body.hand_unread_to(self.connection.clone());
             }
+            return body;
         }
-        body
+        body.on_stream_of(&self.core.windows)
     }
 }
 

@@ -22,7 +22,7 @@ use super::{
     settings::ServeSettings,
 };
 use fairgate_base::clock::Clock;
-use fairgate_call::{Inbound, ReadAheadBudget, Reply};
+use fairgate_call::{Inbound, ReadAheadBudget, Reply, StreamWindows};
 
 type Accepted = (TcpStream, SocketAddr, CountedConnection);
 
@@ -88,6 +88,10 @@ impl Core {
                 settings.read_ahead_small_bytes,
                 settings.read_ahead_large_bytes,
                 read_ahead,
+            ),
+            windows: StreamWindows::new(
+                Arc::clone(&settings.stream_windows),
+                connection::STREAM_WINDOW as usize,
             ),
             watcher: HangupWatcher::start()?,
             phase: CorePhase::new(phases),

@@ -15,7 +15,7 @@ use super::{
     settings::ServeSettings,
 };
 use fairgate_base::clock::Clock;
-use fairgate_call::ReadAheadBudget;
+use fairgate_call::{ReadAheadBudget, StreamWindows};
 use fairgate_core::random::Random;
 
 /// The state of a core that its connections share.
@@ -27,6 +27,7 @@ pub(super) struct ServeContext {
     pub(super) load: Arc<CoreLoad>,
     /// Memory for bodies of queued requests.
     pub(super) budget: Rc<ReadAheadBudget>,
+    pub(super) windows: Rc<StreamWindows>,
     pub(super) watcher: Rc<HangupWatcher>,
     pub(super) phase: CorePhase,
     /// The number of watches that this core has served; spreads their ends in a drain.

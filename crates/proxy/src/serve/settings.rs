@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::ClientEvent;
-use fairgate_base::events::EventSink;
+use fairgate_base::{account::ByteBudget, events::EventSink};
 use fairgate_call::ResetLimits;
 
 /// Settings of client connections. Defaults are those of kube-apiserver where it has any.
@@ -52,6 +52,8 @@ pub struct ServeSettings {
     pub read_ahead_small_bytes: usize,
     /// Bytes of one queued request's body while less than half of the core's total is used: 16 MiB.
     pub read_ahead_large_bytes: usize,
+    /// What clients may have sent of the bodies of queued HTTP/2 requests that are not read, in all cores together: 128 MiB.
+    pub stream_windows: Arc<ByteBudget>,
     /// How many requests a connection may reset before their replies begin.
     pub resets: ResetLimits,
     /// Receives events of client connections.
@@ -94,6 +96,7 @@ impl Default for ServeSettings {
             read_ahead_bytes: 64 << 20,
             read_ahead_small_bytes: 3 << 20,
             read_ahead_large_bytes: 16 << 20,
+            stream_windows: ByteBudget::new(128 << 20),
             resets: ResetLimits::PER_CONNECTION,
             events: EventSink::default(),
             drain: DrainSettings::default(),
