@@ -17,7 +17,7 @@ use crate::{
     others::Mix,
     report::Outcome,
     scene::{Played, Scene},
-    time::{ms, now},
+    time::{LIVENESS, ms, now, until},
 };
 
 pub(crate) const ATTACKS: &[Attack] = &[
@@ -63,6 +63,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         about: "2 000 POSTs of 2 MB over HTTP/1 by 20 users, of which few have a seat",
         play: queued,
     },
+    Attack {
+        name: "queued-bodies-http2",
+        point: "27.2.3",
+        about: "the same over HTTP/2, 32 KiB of each body, on one connection of each user",
+        play: queued_http2,
+    },
 ];
 
 const PATH: &str = "/api/v1/namespaces/a/configmaps";
@@ -83,6 +89,12 @@ const READ_AHEAD: u64 = (64 << 20) + (1 << 20);
 const READ_AHEAD_METRICS: (&str, &str) = (
     "fairgate_read_ahead_bytes",
     "fairgate_read_ahead_peak_bytes",
+);
+/// What clients of queued HTTP/2 requests may have sent that is not read; two cores may exceed it by a window each.
+const WINDOWS: u64 = (128 << 20) + 2 * (256 << 10);
+const WINDOW_METRICS: (&str, &str) = (
+    "fairgate_stream_window_bytes",
+    "fairgate_stream_window_peak_bytes",
 );
 
 /// The others are neighbours in the attackers' level.
@@ -249,6 +261,52 @@ fn queued() -> Outcome {
     played.outcome.note(format!("at most {most} waited"));
     played.budget_is_kept(READ_AHEAD_METRICS, READ_AHEAD, READ_AHEAD / 8);
     played.report_memory(MEMORY);
+    played.outcome
+}
+
+fn queued_http2() -> Outcome {
+    const EACH: usize = 100;
+    let setup = Setup {
+        attacked_level: true,
+        more_attackers: USERS,
+        ..Setup::default()
+    };
+    let mut played = Scene::new(&setup, Mix::default()).play(async |scene| {
+        let goal = scene.goal(LASTS);
+        // All of them together are less than the window of the connection.
+        let piece = vec![b'x'; 16 << 10];
+        let mut open = Vec::new();
+        for number in 0..USERS {
+            let mut connection = RawConnection::open(scene.gateway.address, &[])
+                .await
+                .unwrap();
+            // Once anything is answered, it may send more than 64 KiB.
+            let _ = connection.get(PATH, None).await;
+            until(LIVENESS, || connection.seen().answers() > 0).await;
+            for _ in 0..EACH {
+                let stream = connection.stream();
+                let mut frames = unfinished(stream, &attacker(number), 2_000_000);
+                for _ in 0..2 {
+                    frames.extend(frame(kind::DATA, 0, stream, &piece));
+                }
+                let _ = connection.send(&frames).await;
+            }
+            open.push(connection);
+        }
+        goal.reach().await;
+        open.iter().filter(|one| one.seen().is_ended()).count()
+    });
+    played.check_other_clients();
+    let ended = played.found;
+    played.outcome.check(
+        "no connection is ended, whatever its streams get",
+        ended == 0,
+        format!("{ended} are"),
+    );
+    played.budget_is_kept(WINDOW_METRICS, WINDOWS, WINDOWS / 8);
+    played.budget_is_kept(READ_AHEAD_METRICS, READ_AHEAD, READ_AHEAD / 64);
+    // What the read-ahead of two cores and the windows may hold, and connections and freed pages.
+    played.report_memory((2 * 64 + 128 + 64) << 20);
     played.outcome
 }
 
