@@ -167,7 +167,8 @@ impl CheckedBody<'_> {
             // The server checks metadata with the object, and once more.
             return Some(self.invalid(&[error.clone(), error]));
         }
-        if !self.is_custom {
+        // With a subresource, the object has the type of the stored one, whatever the body says.
+        if !self.is_custom || !matches!(self.strategy, WriteStrategy::Resource(_)) {
             return None;
         }
         let text = |key: &str| self.object[key].as_str().unwrap_or_default();

@@ -109,6 +109,53 @@ fn a_status_counts_as_the_definition_has_it_whatever_discovery_knows() {
 }
 
 #[test]
+fn a_status_is_that_of_the_stored_object_whatever_kind_its_body_names() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let mut with_status = definition("1", &json!({}));
+        let version = &mut with_status["spec"]["versions"][0];
+        version["schema"]["openAPIV3Schema"]["properties"]["status"] =
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        version["subresources"] = json!({"status": {}});
+        world.store(DEFINITION, with_status);
+        let mut stored = widget(&json!({}), &json!({}));
+        stored["metadata"]["resourceVersion"] = json!("7");
+        for path in ["w", "w/status"] {
+            world.store(&format!("{WIDGETS}/{path}"), stored.clone());
+        }
+        for expression in [
+            "object.kind == 'Widget' && object.status.phase != 'evil'",
+            "object.kind != 'Widget' || object.status.phase != 'evil'",
+        ] {
+            world.enforce(&[policy("p", "x.io widgets/status", expression)]);
+            for (kind, phase, code) in [
+                ("Widget", "good", 200),
+                ("Other", "good", 200),
+                ("Widget", "evil", 422),
+                ("Other", "evil", 422),
+            ] {
+                let mut body = stored.clone();
+                body["kind"] = json!(kind);
+                body["status"] = json!({"phase": phase});
+                let path = format!("{WIDGETS}/w/status");
+                let got = world.json("PUT", &path, &body).await;
+                assert_eq!(got.code, code, "{expression} {kind} {phase}: {got:?}");
+                assert!(
+                    code == 200 || got.message().contains("denied request"),
+                    "{got:?}"
+                );
+            }
+        }
+        // Of the object itself, a server finds out first that the kind is another one.
+        world.enforce(&[policy("p", "x.io widgets", "false")]);
+        let mut other = stored;
+        other["kind"] = json!("Other");
+        let got = world.json("PUT", &format!("{WIDGETS}/w"), &other).await;
+        assert!(got.message().contains("must be Widget"), "{got:?}");
+    });
+}
+
+#[test]
 fn a_definition_that_cannot_be_read_lets_nothing_through() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);

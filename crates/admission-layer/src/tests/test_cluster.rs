@@ -126,6 +126,7 @@ impl Default for TestCluster {
                 resource(["", "secrets", ""], ["", "v1", "Secret"]),
                 resource(["", "namespaces", ""], ["", "v1", "Namespace"]),
                 resource(["x.io", "widgets", ""], ["x.io", "v1", "Widget"]),
+                resource(["x.io", "widgets", "status"], ["x.io", "v1", "Widget"]),
                 gadget("v1"),
                 gadget("v2"),
                 claim("v1"),
