@@ -87,6 +87,8 @@ pub struct FleetMember<E, S> {
     given: Option<GivenSeats>,
     coordination: Coordination,
     remote: RemoteCharges,
+    /// Whether flow control was told of other gateways since it had no grant.
+    knows_elsewhere: bool,
     /// The last ledger that this gateway, or another one by its report, has applied. One that is read later is no older, unless somebody
     /// has meddled with it.
     known_epoch: Epoch,
@@ -128,6 +130,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
                 is_ours: false,
             },
             remote: RemoteCharges::default(),
+            knows_elsewhere: false,
             known_epoch: Epoch::default(),
             lease: None,
             given: None,
@@ -234,6 +237,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         if self.gateway.epoch() != before {
             let elsewhere = self.remote.take(ledger, &self.parts.identity);
             self.parts.seats.note_elsewhere(now, elsewhere);
+            self.knows_elsewhere = true;
         }
         self.known_epoch = self.known_epoch.max(self.gateway.epoch());
         self.note_lost_ledger(ledger.epoch < self.known_epoch);
@@ -292,7 +296,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         };
         if !is_granted {
             self.lease = None;
-            if self.given.as_ref().is_some_and(|given| given.is_granted) {
+            if std::mem::take(&mut self.knows_elsewhere) {
                 // Who is cut off does not know what happens elsewhere, and has its floor for whoever comes.
                 self.parts.seats.note_elsewhere(now, Elsewhere::default());
             }

@@ -13,7 +13,7 @@ use fairgate_fleet::{
     division::{FleetDivision, FleetLevel},
     gateway::{GatewayState, Load},
     identity::GatewayRun,
-    records::LevelLoad,
+    records::{LevelLoad, TenantLoad},
     remote::Elsewhere,
     settings::{Reclaim, Settings},
 };
@@ -109,6 +109,9 @@ struct Site {
     seats: Mutex<Option<SharedSeats>>,
     /// What executes, and until when the last of it does.
     executing: Mutex<Seats>,
+    /// The flows that a tenant has here, and those that it has elsewhere as far as is known.
+    flows: Mutex<u32>,
+    flows_elsewhere: Mutex<u32>,
 }
 
 impl Site {
@@ -135,6 +138,13 @@ impl Site {
 impl SeatUser for Site {
     fn load(&self) -> Load {
         let wants = *lock(&self.wants);
+        let flows = *lock(&self.flows);
+        let tenant = (flows > 0).then(|| TenantLoad {
+            level: "all".to_owned(),
+            tenant: 7,
+            flows,
+            demand: wants,
+        });
         Load {
             executing: *lock(&self.executing),
             levels: vec![LevelLoad {
@@ -142,6 +152,7 @@ impl SeatUser for Site {
                 demand: wants,
                 ..LevelLoad::default()
             }],
+            tenants: tenant.into_iter().collect(),
             ..Load::default()
         }
     }
@@ -154,7 +165,9 @@ impl SeatUser for Site {
     }
 
     fn note_elsewhere(&self, _: Time, elsewhere: Elsewhere) {
-        assert_eq!(elsewhere, Elsewhere::default(), "no flow is reported");
+        assert_eq!(elsewhere.charges, [], "no flow is reported");
+        let tenants = elsewhere.tenants.iter();
+        *lock(&self.flows_elsewhere) = tenants.map(|tenant| tenant.flows).sum();
     }
 
     fn division(&self) -> (FleetDivision, Seats) {
@@ -217,6 +230,8 @@ impl Fleet {
             wants: Mutex::new(LIMIT),
             seats: Mutex::default(),
             executing: Mutex::default(),
+            flows: Mutex::default(),
+            flows_elsewhere: Mutex::default(),
         });
         let status = Arc::new(FleetStatus::default());
         let member = FleetMember::new(MemberSettings {
@@ -362,6 +377,34 @@ async fn without_the_engine_each_gateway_falls_back_to_its_floor_and_comes_back(
     assert_eq!(fleet.pass(20).await, [20, 20, 20]);
     assert_eq!(fleet.states(), [Some(GatewayState::Granted); 3]);
     assert_eq!(fleet.members[0].status.view().problem, None);
+}
+
+/// Otherwise tenants would weigh too little at a gateway that does not know what they have elsewhere by now.
+#[tokio::test(start_paused = true)]
+async fn who_has_no_grant_takes_no_account_of_other_gateways() {
+    let mut fleet = Fleet::new(3);
+    for member in &fleet.members {
+        *lock(&member.site.flows) = 3;
+    }
+    let elsewhere = |fleet: &Fleet| {
+        let members = fleet.members.iter();
+        members
+            .map(|member| *lock(&member.site.flows_elsewhere))
+            .collect::<Vec<_>>()
+    };
+    fleet.pass(20).await;
+    assert_eq!(elsewhere(&fleet), [6; 3]);
+    fleet.engine.set_down(true);
+    fleet.pass(15).await;
+    assert_eq!(elsewhere(&fleet), [0; 3]);
+    fleet.engine.set_down(false);
+    fleet.pass(20).await;
+    assert_eq!(elsewhere(&fleet), [6; 3]);
+    // One that is gone does not count, although its last report is still there.
+    let gone = fleet.members.pop().expect("there are three");
+    gone.task.abort();
+    fleet.pass(60 + DRAIN).await;
+    assert_eq!(elsewhere(&fleet), [3; 2]);
 }
 
 #[tokio::test(start_paused = true)]

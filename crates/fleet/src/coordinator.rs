@@ -230,7 +230,7 @@ impl Coordinator {
         let reports: Vec<&Report> = reports
             .filter(|report| !self.silent.contains(&report.gateway))
             .collect();
-        let mut tenants = spread_tenants(&reports);
+        let mut tenants = spread_tenants(&entries, &reports);
         if !differ_much(&self.stored.tenants, &tenants) {
             tenants.clone_from(&self.stored.tenants);
         }

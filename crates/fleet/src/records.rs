@@ -197,8 +197,8 @@ pub struct TenantFlows {
     pub tenant: u64,
     /// How many in the fleet.
     pub flows: u32,
-    /// How many at each gateway.
-    pub at: Vec<(GatewayRun, u32)>,
+    /// How many at each gateway that has some: its place among the ledger's [`entries`](SeatLedger::entries), and their number.
+    pub at: Vec<(usize, u32)>,
 }
 
 /// Why a record cannot be used.

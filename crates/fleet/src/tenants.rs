@@ -15,11 +15,12 @@ use fairgate_core::apf::Seats;
 
 use crate::{
     identity::GatewayRun,
-    records::{Report, SeatLedger, TenantFlows},
+    records::{LedgerEntry, Report, SeatLedger, Standing, TenantFlows},
 };
 
-/// The tenants of a ledger: those with the most flows.
-const MOST_TENANTS: usize = 256;
+/// The tenants of a ledger, those with the most flows: as many as have numbers for so many gateways together, so that a ledger has at most
+/// some tens of KiB more for them.
+const MOST_NUMBERS: usize = 1024;
 
 /// The flows of one tenant in one level, over all gateways.
 #[derive(Clone, Debug, Default)]
@@ -80,20 +81,29 @@ pub(crate) fn tenants_of(level: &str, reports: &[&Report]) -> BTreeMap<u64, Tena
     tenants
 }
 
-/// The tenants that have several flows and are active at several gateways: at most [`MOST_TENANTS`], those with the most flows. In order of level
-/// and hash.
-pub(crate) fn spread_tenants(reports: &[&Report]) -> Vec<TenantFlows> {
+/// The tenants that have several flows and are active at several gateways: those with the most flows, within [`MOST_NUMBERS`]. In order of level
+/// and hash. `entries` are those of the ledger; only reports of members count that go on.
+pub(crate) fn spread_tenants(entries: &[LedgerEntry], reports: &[&Report]) -> Vec<TenantFlows> {
+    let goes_on = |gateway: &GatewayRun| {
+        let place = entries.iter().position(|entry| entry.gateway == *gateway)?;
+        let entry = &entries[place];
+        (entry.standing == Standing::Member && !entry.reported.leaving).then_some(place)
+    };
+    let (places, reports): (Vec<usize>, Vec<&Report>) = reports
+        .iter()
+        .filter_map(|report| Some((goes_on(&report.gateway)?, *report)))
+        .unzip();
     let levels = reports.iter().flat_map(|report| &report.levels);
     let levels: BTreeSet<&str> = levels.map(|level| level.level.as_str()).collect();
     let mut spread = Vec::new();
     for level in levels {
-        for (hash, tenant) in tenants_of(level, reports) {
+        for (hash, tenant) in tenants_of(level, &reports) {
             if tenant.at.len() < 2 || tenant.flows() < 2 {
                 continue;
             }
             let at = tenant.by_report().map(|(place, at)| {
                 let flows = at.named.saturating_add(at.unnamed);
-                (reports[place].gateway.clone(), flows)
+                (places[place], flows)
             });
             spread.push(TenantFlows {
                 level: level.to_owned(),
@@ -104,7 +114,11 @@ pub(crate) fn spread_tenants(reports: &[&Report]) -> Vec<TenantFlows> {
         }
     }
     spread.sort_by_key(|tenant| Reverse(tenant.flows));
-    spread.truncate(MOST_TENANTS);
+    let mut numbers = 0;
+    spread.retain(|tenant| {
+        numbers += tenant.at.len();
+        numbers <= MOST_NUMBERS
+    });
     spread.sort_by(|a, b| (&a.level, a.tenant).cmp(&(&b.level, b.tenant)));
     spread
 }
@@ -139,9 +153,16 @@ pub struct TenantElsewhere {
 
 /// What tenants have at gateways other than `own`, by this ledger.
 pub(crate) fn elsewhere(ledger: &SeatLedger, own: &GatewayRun) -> Vec<TenantElsewhere> {
+    let place = ledger
+        .entries
+        .iter()
+        .position(|entry| entry.gateway == *own);
     let tenants = ledger.tenants.iter();
     let elsewhere = tenants.map(|tenant| {
-        let here = tenant.at.iter().find(|(gateway, _)| gateway == own);
+        let here = tenant
+            .at
+            .iter()
+            .find(|(gateway, _)| Some(*gateway) == place);
         TenantElsewhere {
             level: tenant.level.clone(),
             tenant: tenant.tenant,
@@ -157,8 +178,9 @@ pub(crate) fn elsewhere(ledger: &SeatLedger, own: &GatewayRun) -> Vec<TenantElse
 mod tests {
     use super::*;
     use crate::{
+        grants::Grants,
         identity::Epoch,
-        records::{FORMAT_VERSION, FlowLoad, LevelLoad, TenantLoad},
+        records::{FORMAT_VERSION, FlowLoad, LevelLoad, Reported, TenantLoad},
     };
 
     fn run(name: &str) -> GatewayRun {
@@ -201,15 +223,28 @@ mod tests {
         }
     }
 
+    fn entry(name: &str) -> LedgerEntry {
+        LedgerEntry {
+            gateway: run(name),
+            standing: Standing::Member,
+            grant: 1,
+            levels: Vec::new(),
+            reported: Reported::default(),
+            outstanding: Grants::default(),
+        }
+    }
+
     #[test]
     fn a_flow_that_several_gateways_name_is_one_flow() {
         let reports = [report("a", &[1, 2], 0), report("b", &[2, 3], 10)];
         let reports: Vec<&Report> = reports.iter().collect();
-        let spread = spread_tenants(&reports);
+        let entries = ["0", "b", "a"].map(entry);
+        let spread = spread_tenants(&entries, &reports);
         assert_eq!(spread.len(), 1, "{spread:?}");
         assert_eq!(spread[0].flows, 3 + 10);
-        assert_eq!(spread[0].at, [(run("a"), 2), (run("b"), 2 + 10)]);
+        assert_eq!(spread[0].at, [(2, 2), (1, 2 + 10)]);
         let ledger = SeatLedger {
+            entries: entries.into(),
             tenants: spread,
             ..SeatLedger::default()
         };
@@ -221,7 +256,9 @@ mod tests {
 
     #[test]
     fn a_tenant_of_one_gateway_or_of_one_flow_is_not_told() {
-        let tenants = |reports: [Report; 2]| spread_tenants(&[&reports[0], &reports[1]]).len();
+        let entries = ["a", "b"].map(entry);
+        let tenants =
+            |reports: [Report; 2]| spread_tenants(&entries, &[&reports[0], &reports[1]]).len();
         assert_eq!(tenants([report("a", &[1, 2], 9), report("b", &[], 0)]), 1);
         let mut none = report("b", &[], 0);
         none.tenants.clear();
@@ -232,6 +269,55 @@ mod tests {
         assert_eq!(tenants([one, none]), 0);
     }
 
+    /// Their last reports stay in the engine, and tell of the past.
+    #[test]
+    fn gateways_that_are_gone_or_leave_do_not_count() {
+        let reports = [report("a", &[1], 9), report("b", &[], 500)];
+        let reports: Vec<&Report> = reports.iter().collect();
+        let mut entries = ["a", "b"].map(entry);
+        assert_eq!(spread_tenants(&entries, &reports).len(), 1);
+        entries[1].reported.leaving = true;
+        assert_eq!(spread_tenants(&entries, &reports), []);
+        entries[1].reported.leaving = false;
+        for standing in [Standing::Silent, Standing::Gone] {
+            entries[1].standing = standing;
+            assert_eq!(spread_tenants(&entries, &reports), []);
+        }
+        assert_eq!(spread_tenants(&entries[..1], &reports), []);
+        entries[1] = entry("b");
+        entries[1].gateway.incarnation = 2;
+        assert_eq!(spread_tenants(&entries, &reports), [], "a later run");
+    }
+
+    /// A Lease of Kubernetes has room for 256 KiB.
+    #[test]
+    fn whatever_tenants_come_a_ledger_stays_small() {
+        let names: Vec<String> = (0..100).map(|number| format!("gateway-{number}")).collect();
+        let entries: Vec<LedgerEntry> = names.iter().map(|name| entry(name)).collect();
+        let reports: Vec<Report> = names
+            .iter()
+            .map(|name| {
+                let mut report = report(name, &[], 0);
+                report.tenants = (0..64)
+                    .map(|tenant| TenantLoad {
+                        level: "a-level-with-a-long-name".to_owned(),
+                        tenant: u64::MAX - tenant,
+                        flows: u32::MAX,
+                        demand: u32::MAX,
+                    })
+                    .collect();
+                report.levels[0].level = "a-level-with-a-long-name".to_owned();
+                report
+            })
+            .collect();
+        let reports: Vec<&Report> = reports.iter().collect();
+        let spread = spread_tenants(&entries, &reports);
+        assert_eq!(spread.len(), MOST_NUMBERS / 100);
+        assert_eq!(spread[0].flows, u32::MAX);
+        let size = serde_json::to_vec(&spread).unwrap().len();
+        assert!(size < 32 << 10, "{size} bytes");
+    }
+
     #[test]
     fn a_few_more_flows_are_not_worth_a_ledger() {
         let told = |flows| {
@@ -239,7 +325,7 @@ mod tests {
                 level: "low".to_owned(),
                 tenant: 7,
                 flows,
-                at: vec![(run("a"), flows), (run("b"), 1)],
+                at: vec![(0, flows), (1, 1)],
             }]
         };
         assert!(!differ_much(&told(80), &told(90)));

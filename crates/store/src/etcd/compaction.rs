@@ -65,15 +65,9 @@ impl Turn {
 }
 
 impl CompactionElection {
-    /// One round, an interval after the last one: compacts if this replica wins.
-    pub(super) async fn round(&self, link: &Link, key: String) -> Result<(), StoreError> {
-        let won = self.note(link, key).await?;
-        compact(link, won).await
-    }
-
-    /// Tries to update the shared key, and notes its version and the revision for the next round. Returns the revision to compact
-    /// to if this replica has won.
-    async fn note(&self, link: &Link, key: String) -> Result<Option<u64>, StoreError> {
+    /// One round, an interval after the last one that did not fail: tries to update the shared key, and notes its version and the
+    /// revision for the next round. Returns the revision to [compact] to if this replica has won.
+    pub(super) async fn note(&self, link: &Link, key: String) -> Result<Option<u64>, StoreError> {
         let noted = *lock(&self.noted);
         // The first round never compacts: there is no recorded revision yet.
         let version = noted.map_or(0, |noted| noted.version);
@@ -104,7 +98,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Compacts to the revision, if there is one.
-async fn compact(link: &Link, revision: Option<u64>) -> Result<(), StoreError> {
+pub(super) async fn compact(link: &Link, revision: Option<u64>) -> Result<(), StoreError> {
     let Some(revision) = revision else {
         return Ok(());
     };

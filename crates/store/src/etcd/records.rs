@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{
     EtcdConnections, EtcdSettings,
-    compaction::CompactionElection,
+    compaction::{CompactionElection, compact},
     failures::CallFailure,
     link::Link,
     probes::{self, Prober},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::error::StoreError;
 
-/// The pause after a round of the compaction that has failed.
+/// The pause after a round of the compaction that could not be begun.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
 /// Records below one prefix of an etcd, through whichever of its members answer.
@@ -149,10 +149,17 @@ impl EtcdRecords {
 async fn compact_each(interval: Duration, link: Arc<Link>, key: String) {
     let election = CompactionElection::default();
     loop {
-        let pause = match election.round(&link, key.clone()).await {
-            Ok(()) => interval,
+        let pause = match election.note(&link, key.clone()).await {
+            Ok(won) => {
+                if let Err(error) = compact(&link, won).await {
+                    // Not earlier: the revision that was noted just now is to be an interval old then.
+                    tracing::warn!(%error, "etcd was not compacted; trying again after {interval:?}");
+                }
+                interval
+            }
+            // That etcd is away is logged where reports fail.
             Err(error) => {
-                tracing::warn!(%error, "etcd was not compacted; trying again");
+                tracing::debug!(%error, "etcd was not asked who compacts it");
                 interval.min(AFTER_FAILURE)
             }
         };

@@ -63,7 +63,10 @@ impl<W: Copy> QueueSet<W> {
         elsewhere: &LevelElsewhere,
         events: &mut QueueSetEvents<W>,
     ) {
+        let tenants = elsewhere.tenants.iter().copied();
         if self.semantics == Semantics::Compatible {
+            // For the time when it knows tenants.
+            self.flows.set_elsewhere(tenants);
             return;
         }
         for (flow, seat_millis) in &elsewhere.received {
@@ -74,8 +77,9 @@ impl<W: Copy> QueueSet<W> {
         }
         // Virtual time up to now passed under the weights before.
         self.advance(now, events);
-        self.flows.set_elsewhere(elsewhere.tenants.iter().copied());
-        self.reweighed(events);
+        if self.flows.set_elsewhere(tenants) {
+            self.reweighed(events);
+        }
     }
 
     /// The flow with this hash received so much at other gateways. It is charged only while requests wait: otherwise there are seats

@@ -100,7 +100,7 @@ impl<W: Copy> QueueSet<W> {
     fn gives_up(&self, flow: u32, least: u64) -> bool {
         let length = self.line_length(flow);
         let all = u64::from(self.sums.waiting) * UNIT;
-        length >= least && self.flows.times_weight(length) >= all
+        length >= least && self.flows.has_part(length, all)
     }
 
     /// Refuses the newest waiting request of a flow. Returns the slot of its queue.

@@ -3,7 +3,8 @@
 //! Each active flow has an *owner*: the tenant whose requests it holds, or among several the one that owns the fewest
 //! flows when it comes. A tenant that owns at most `allowance` flows has flows of weight 1; if it owns n more, they
 //! share that allowance evenly, so they weigh `allowance / n` each. So a tenant's flows weigh together what they are, at
-//! most `allowance`, and all flows of the level together an exact whole number, whatever the names that arrive.
+//! most `allowance`, and all flows of the level together an exact whole number, whatever the names that arrive (but for what is elsewhere,
+//! see below).
 //!
 //! In a fleet of gateways a tenant may have active flows at others, too. These count here, so that it weighs here only the part that
 //! it has here of what it may weigh in the fleet: with n flows here and m elsewhere, more than its allowance together, each weighs
@@ -100,7 +101,7 @@ impl TenantTable {
         self.weight.divide(amount)
     }
 
-    /// `amount` times what all active flows weigh together, rounded down; saturates.
+    /// `amount` times what all active flows weigh together, rounded up; saturates.
     pub(super) fn times_all(&self, amount: u64) -> u64 {
         self.weight.times(amount)
     }
@@ -124,18 +125,29 @@ impl TenantTable {
         self.weight = weight;
     }
 
+    /// Whether no tenant has flows at other gateways that weighs less for it.
+    pub(super) fn are_weights_whole(&self) -> bool {
+        self.weight.parts == 0
+    }
+
     /// The tenants with these hashes have so many active flows at other gateways; all others have none. Further ones than
-    /// [`MOST_ELSEWHERE`] of a tenant do not count. O(tenants).
-    pub(super) fn set_elsewhere(&mut self, flows: impl IntoIterator<Item = (u64, u32)>) {
+    /// [`MOST_ELSEWHERE`] of a tenant do not count. Whether that changes anything for a tenant that is known. O(tenants).
+    pub(super) fn set_elsewhere(&mut self, flows: impl IntoIterator<Item = (u64, u32)>) -> bool {
         self.elsewhere.clear();
         let flows = flows.into_iter();
         let flows = flows.map(|(hash, flows)| (hash, flows.min(MOST_ELSEWHERE)));
         self.elsewhere.extend(flows.filter(|(_, flows)| *flows > 0));
+        let mut changes = false;
         for tenant in &mut self.all {
             let elsewhere = self.elsewhere.get(&tenant.hash).copied().unwrap_or(0);
-            tenant.in_fleet = tenant.active + elsewhere;
+            let in_fleet = tenant.active + elsewhere;
+            changes |= tenant.in_fleet != in_fleet;
+            tenant.in_fleet = in_fleet;
         }
-        self.weigh_all();
+        if changes {
+            self.weigh_all();
+        }
+        changes
     }
 
     /// What [`Self::set_elsewhere`] was told last.
@@ -399,17 +411,19 @@ impl KnownTenant {
                 parts: 0,
             };
         }
-        let parts = u64::from(allowance) * WeightSum::UNIT * u64::from(self.active);
+        let parts = u128::from(allowance) * u128::from(WeightSum::UNIT) * u128::from(self.active);
+        // Rounded up, so that a flow that is alone has its part.
+        let parts = parts.div_ceil(self.in_fleet.into());
         WeightSum {
             whole: 0,
-            parts: parts / u64::from(self.in_fleet),
+            parts: u64::try_from(parts).unwrap_or(u64::MAX),
         }
     }
 }
 
 impl WeightSum {
     /// So many parts are a weight of 1.
-    const UNIT: u64 = 1 << 20;
+    const UNIT: u64 = 1 << 28;
 
     fn add(&mut self, other: Self) {
         self.whole += other.whole;
@@ -436,7 +450,7 @@ impl WeightSum {
         if self.parts == 0 {
             return amount.saturating_mul(self.whole);
         }
-        let product = u128::from(amount) * self.in_parts() / u128::from(Self::UNIT);
+        let product = (u128::from(amount) * self.in_parts()).div_ceil(Self::UNIT.into());
         u64::try_from(product).unwrap_or(u64::MAX)
     }
 
@@ -533,7 +547,7 @@ mod tests {
         assert_eq!(tenants.divide_by_weight_of(many, 1_000), 1_000);
         // One more of the first: five share the weight of four, and three of them are here.
         tenants.activate(few);
-        assert_eq!(tenants.times_all(1_000), 2_400 + 1_000 - 1);
+        assert_eq!(tenants.times_all(1_000), 2_400 + 1_000 + 1, "rounded up");
         tenants.deactivate(few);
         assert_eq!(tenants.weight_of_another(2).divide(1_000), 10_250);
         assert_eq!(tenants.weight_of_another(3).divide(1_000), 2_000);

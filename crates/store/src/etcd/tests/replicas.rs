@@ -101,9 +101,13 @@ async fn records_compact_the_cluster_if_they_are_told_to() {
     assert_eq!(oldest_revision(&client).await, 0, "nobody compacts yet");
     let compacting = [(); 2].map(|()| EtcdRecords::start(&settings).unwrap());
     // A lost round is followed by others.
-    while oldest_revision(&client).await < i64::try_from(first).unwrap() {
-        write(&compacting[0]).await;
-    }
+    let compacts = async {
+        while oldest_revision(&client).await < i64::try_from(first).unwrap() {
+            write(&compacting[0]).await;
+        }
+    };
+    let compacted = tokio::time::timeout(Duration::from_secs(60), compacts).await;
+    assert!(compacted.is_ok(), "nobody compacts");
     let read = compacting[1]
         .get("ledger")
         .await

@@ -11,7 +11,14 @@ impl FlowTable {
         self.tenants.divide_by_all(amount)
     }
 
-    /// `amount` times what all active flows weigh together.
+    /// Whether a line of this length, its waiting requests for its weight, has its part of `all`.
+    pub(in crate::apf::queueset) fn has_part(&self, length: u64, all: u64) -> bool {
+        // Lengths are rounded down. With whole weights that is left as it is.
+        let rounded = u64::from(!self.tenants.are_weights_whole());
+        self.tenants.times_all(length.saturating_add(rounded)) >= all
+    }
+
+    /// `amount` times what all active flows weigh together, rounded up.
     pub(in crate::apf::queueset) fn times_weight(&self, amount: u64) -> u64 {
         self.tenants.times_all(amount)
     }
@@ -21,12 +28,13 @@ impl FlowTable {
         self.tenants.set_allowance(tenant_weight);
     }
 
-    /// The tenants with these hashes have so many active flows at other gateways; all others have none. O(tenants).
+    /// The tenants with these hashes have so many active flows at other gateways; all others have none. Whether a
+    /// flow weighs something else for it. O(tenants).
     pub(in crate::apf::queueset) fn set_elsewhere(
         &mut self,
         flows: impl IntoIterator<Item = (u64, u32)>,
-    ) {
-        self.tenants.set_elsewhere(flows);
+    ) -> bool {
+        self.tenants.set_elsewhere(flows)
     }
 
     /// The weight of an active flow.
@@ -65,7 +73,8 @@ impl FlowTable {
     pub(in crate::apf::queueset) fn least_held_for_weight(&self, number: u32, more: Seats) -> u64 {
         let flow = &self.all[number as usize];
         let seats = 16 * (u64::from(flow.seats) + u64::from(more));
-        self.tenants.divide_by_weight_of(flow.owner, seats)
+        // All that a tenant can weigh, now or when more of its flows are active.
+        seats / u64::from(self.tenants.allowance())
     }
 
     /// The weight of one more active flow of this tenant.

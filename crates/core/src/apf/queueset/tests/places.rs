@@ -317,3 +317,22 @@ fn whatever_happens_only_long_lines_give_up_places_and_queues_keep_their_bounds(
     let replacements: u32 = (0..200).map(play).sum();
     assert!(replacements > 2_000, "{replacements}");
 }
+
+/// A flow that weighs less than 1 because its tenant has others elsewhere has the whole level here, however its weight is rounded.
+#[test]
+fn a_flow_that_is_alone_gives_up_a_place_however_many_its_tenant_has_elsewhere() {
+    for elsewhere in 0..200 {
+        let mut level = FullLevel::new(Semantics::Improved, 7, &[(0, 0, 7)]);
+        let tenants = LevelElsewhere {
+            received: Vec::new(),
+            tenants: vec![(0, elsewhere)],
+        };
+        let mut events = QueueSetEvents::default();
+        level.set.note_elsewhere(Time::ZERO, &tenants, &mut events);
+        assert_eq!(
+            level.arrive(1, 1),
+            Outcome::Replaces(0, 7),
+            "{elsewhere} elsewhere"
+        );
+    }
+}
