@@ -486,17 +486,24 @@ async fn complete(name: String, applier: Applier) {
         return;
     };
     hosting.completed().await;
+    let outcome = applier.clone();
     let applied = tokio::task::spawn_blocking(move || {
-        if lock(&applier.compiling).whole {
-            return;
-        }
-        let (applied, _) = applier.apply(|compiling| compiling.whole = true);
-        if applied {
-            applier.keep(&name);
-        }
+        let is_whole = lock(&applier.compiling).whole;
+        (!is_whole).then(|| applier.apply(|compiling| compiling.whole = true))
     });
-    if applied.await.is_err() {
-        tracing::error!("compiling the policies failed; the last good policy stays in force");
+    match applied.await {
+        Ok(None) => {}
+        Ok(Some((applied, findings))) => {
+            if applied {
+                outcome.keep(&name);
+            } else {
+                outcome.sync.refused(&findings);
+            }
+            hosting.report_findings(&findings);
+        }
+        Err(_) => {
+            tracing::error!("compiling the policies failed; the last good policy stays in force");
+        }
     }
 }
 
