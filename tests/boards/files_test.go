@@ -10,7 +10,7 @@ import (
 )
 
 // absent is what panels show without data that always have some in health. The others say why they have none.
-const absent = "no data: not scraped, or not a metric of this server"
+const absent = "no data: nothing has happened, not scraped, or not a metric of this server"
 
 // A boardFile is a dashboard of config/grafana.
 type boardFile struct {

@@ -364,7 +364,7 @@ func TestPanelsThatSayStackedAreStacked(t *testing.T) {
 	for _, panel := range boardFiles(t)[overviewBoard].Panels {
 		found[panel.Title] = panel.bands([]series{{points: [][2]float64{{0, 1}}}})[0].lower != nil
 	}
-	for title, want := range map[string]bool{"Refusals by reason": true, "Seats in use by level": true, "Queue depth by level": false} {
+	for title, want := range map[string]bool{"Refusals of flow control by reason": true, "Seats in use by level": true, "Queue depth by level": false} {
 		if stacked, ok := found[title]; !ok || stacked != want {
 			t.Errorf("%s: stacked is %v, and there is one: %v", title, stacked, ok)
 		}

@@ -96,7 +96,7 @@ var (
 var slow = &Bounds{Warn: 1, Bad: 10}
 
 // absent is shown where there are no data although there should be.
-const absent = "no data: not scraped, or not a metric of this server"
+const absent = "no data: nothing has happened, not scraped, or not a metric of this server"
 
 // The selector of the board's variables. Expressions have an @ where it belongs.
 const selector = `cluster=~"$cluster", job="$job", instance=~"$instance"`

@@ -48,7 +48,7 @@ var health = Board{
 			{Title: "Long-running requests", Unit: Count, Wide: true, Empty: "none",
 				About:   "Watches and other requests without an end, of the ten resources with most of them.",
 				Queries: []Query{{Expr: `topk(10, sum by (verb, resource, subresource) (apiserver_longrunning_requests{@}))`, Legend: "{{verb}} {{resource}} {{subresource}}"}}},
-			{Title: "Refusals by reason (fairgate)", Unit: PerSec, Wide: true, Stacked: true, Ours: true, Empty: "none refused",
+			{Title: "All refusals by reason (fairgate)", Unit: PerSec, Wide: true, Stacked: true, Ours: true, Empty: "none refused",
 				About:   "Requests that the gateway refused each second, by X-Fairgate-Reason. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `sum by (reason) (rate(fairgate_refusals_total{@}[$__rate_interval])) > 0`, Legend: "{{reason}}"}}},
 			{Title: "Aborted responses", Unit: PerSec, Wide: true, Empty: "none broke off",

@@ -6,7 +6,7 @@ var upstream = Board{
 	About: "The API server behind the gateway, as the gateway sees it. All panels need metrics of fairgate.",
 	Rows: []Row{
 		{Title: "Connections", Panels: []Panel{
-			{Title: "Upstream is up (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "not connected yet",
+			{Title: "Upstream can be reached (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "not connected yet",
 				About:   "Whether the last attempt to connect to the upstream succeeded. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min(fairgate_upstream_up{@})`, Legend: "up"}}},
 			{Title: "Time to the response, mean (fairgate)", Kind: Stat, Unit: Seconds, Ours: true, Bounds: slow, Empty: "nothing sent upstream",
