@@ -16,7 +16,7 @@ use super::{
     followed_files,
     hosted_api::HostedApi,
     object_counts,
-    policies::{Applier, ConfiguredSource, Policies, follow},
+    policies::{Applier, ConfiguredSource, Policies, following::follow},
     reload::Reload,
     renewals::{Renewals, followed_certificate},
     runtimes::Gateway,

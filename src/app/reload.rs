@@ -6,7 +6,9 @@ use arc_swap::ArcSwap;
 use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 use super::{
-    policies::{Applier, ConfiguredSource, follow, last_good::name_of_directory, policy_report},
+    policies::{
+        Applier, ConfiguredSource, following::follow, last_good::name_of_directory, policy_report,
+    },
     settings,
 };
 use fairgate_base::tasks;

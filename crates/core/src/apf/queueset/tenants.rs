@@ -12,8 +12,11 @@
 //!
 //! Not here: what a weight does ([`super::fair`]).
 
+mod weight_sum;
+
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
+use self::weight_sum::WeightSum;
 use super::{
     reports::TenantReport,
     service_times::{LONGEST_ASSUMED, moved},
@@ -43,15 +46,6 @@ pub(super) struct TenantTable {
     weight: WeightSum,
     /// The active flows that tenants have at other gateways, by hash; also of tenants that own none here.
     elsewhere: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
-}
-
-/// A sum of weights of tenants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct WeightSum {
-    /// Of tenants whose weight is a whole number.
-    whole: u64,
-    /// Of the others, in [`Self::UNIT`]ths.
-    parts: u64,
 }
 
 /// One tenant.
@@ -418,49 +412,6 @@ impl KnownTenant {
             whole: 0,
             parts: u64::try_from(parts).unwrap_or(u64::MAX),
         }
-    }
-}
-
-impl WeightSum {
-    /// So many parts are a weight of 1.
-    const UNIT: u64 = 1 << 28;
-
-    fn add(&mut self, other: Self) {
-        self.whole += other.whole;
-        self.parts += other.parts;
-    }
-
-    fn subtract(&mut self, other: Self) {
-        self.whole -= other.whole;
-        self.parts -= other.parts;
-    }
-
-    /// `amount` divided by it, or by 1 if it is 0; at most a sixteenth of what can be represented.
-    fn divide(self, amount: u64) -> u64 {
-        if self.parts == 0 {
-            return amount / self.whole.max(1);
-        }
-        let divided = u128::from(amount) * u128::from(Self::UNIT) / self.in_parts();
-        u64::try_from(divided)
-            .unwrap_or(u64::MAX)
-            .min(u64::MAX / 16)
-    }
-
-    fn times(self, amount: u64) -> u64 {
-        if self.parts == 0 {
-            return amount.saturating_mul(self.whole);
-        }
-        let product = (u128::from(amount) * self.in_parts()).div_ceil(Self::UNIT.into());
-        u64::try_from(product).unwrap_or(u64::MAX)
-    }
-
-    fn in_parts(self) -> u128 {
-        u128::from(self.whole) * u128::from(Self::UNIT) + u128::from(self.parts)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "for reports")]
-    fn as_f64(self) -> f64 {
-        self.whole as f64 + self.parts as f64 / Self::UNIT as f64
     }
 }
 
