@@ -36,12 +36,8 @@ pub struct ClientBody {
     rest: Rest,
     /// `None` if the body must not be read ahead while its request is queued.
     budget: Option<Rc<ReadAheadBudget>>,
-    /// What was read of it, once its request is queued. Boxed, because most requests are not.
-    waiting: Option<Box<ByteShare>>,
-    /// `None` if its client cannot send what is not read.
-    windows: Option<Rc<StreamWindows>>,
-    /// What its stream may hold, while its request is queued.
-    unread: Option<Box<ByteShare>>,
+    /// What is charged once its request is queued. Boxed, because most requests are not.
+    waiting: Option<Box<WaitingShares>>,
     /// Told what arrives, while the request holds a seat.
     observed: Observed,
     unread_handler: Option<Rc<dyn UnreadBodyHandler>>,
@@ -51,6 +47,30 @@ pub struct ClientBody {
 pub trait UnreadBodyHandler {
     /// Takes `rest`, which has not ended. May be called while the runtime shuts down.
     fn take_unread(&self, rest: Incoming);
+
+    /// What the client may send before it is read; `None` if it cannot send what is not read.
+    fn windows(&self) -> Option<&StreamWindows> {
+        None
+    }
+}
+
+impl UnreadBodyHandler for StreamWindows {
+    /// Ends the stream.
+    fn take_unread(&self, rest: Incoming) {
+        drop(rest);
+    }
+
+    fn windows(&self) -> Option<&StreamWindows> {
+        Some(self)
+    }
+}
+
+/// What the user of a queued request is charged for its body.
+struct WaitingShares {
+    /// What was read of it.
+    read: Option<ByteShare>,
+    /// What its stream may hold, until all of it was read, or its request has a seat.
+    unread: Option<ByteShare>,
 }
 
 enum Rest {
@@ -72,8 +92,6 @@ impl ClientBody {
             rest,
             budget,
             waiting: None,
-            windows: None,
-            unread: None,
             observed: None,
             unread_handler: None,
         }
@@ -97,8 +115,14 @@ impl ClientBody {
     /// Its client may send as much as a window before it is read.
     #[must_use]
     pub fn on_stream_of(mut self, windows: &Rc<StreamWindows>) -> Self {
-        self.windows = matches!(self.rest, Rest::Unread(_)).then(|| Rc::clone(windows));
+        if matches!(self.rest, Rest::Unread(_)) {
+            self.unread_handler = Some(Rc::clone(windows) as _);
+        }
         self
+    }
+
+    fn windows(&self) -> Option<&StreamWindows> {
+        self.unread_handler.as_ref()?.windows()
     }
 
     /// A complete body with these bytes.
@@ -111,7 +135,7 @@ impl ClientBody {
     /// Whether there is room for what the client may send while the request of `user` is queued. Costs nothing if the body is
     /// complete.
     pub fn may_wait(&self, user: &User) -> bool {
-        let windows = self.windows.as_ref().zip(self.unread_rest());
+        let windows = self.windows().zip(self.unread_rest());
         windows.is_none_or(|(windows, rest)| windows.has_room(user, &rest))
     }
 
@@ -126,13 +150,12 @@ impl ClientBody {
     /// The request of `user` is queued: what was read of the body, and what will be, is charged to that user. Costs nothing if
     /// there is no body.
     pub fn begin_waiting(&mut self, user: &Arc<User>) {
-        if let Some((windows, rest)) = self.windows.as_ref().zip(self.unread_rest()) {
-            self.unread = Some(Box::new(windows.waits(user, &rest)));
-        }
-        if let Some(budget) = &self.budget
-            && !self.is_end_stream()
-        {
-            self.waiting = Some(Box::new(budget.waits(user, self.ahead.bytes())));
+        let windows = self.windows().zip(self.unread_rest());
+        let unread = windows.map(|(windows, rest)| windows.waits(user, &rest));
+        let budget = self.budget.as_ref().filter(|_| !self.is_end_stream());
+        let read = budget.map(|budget| budget.waits(user, self.ahead.bytes()));
+        if read.is_some() || unread.is_some() {
+            self.waiting = Some(Box::new(WaitingShares { read, unread }));
         }
     }
 
@@ -154,8 +177,11 @@ impl ClientBody {
 
     /// Whether more of a body may be read while its request is queued.
     fn may_read_more(&self, budget: &ReadAheadBudget) -> bool {
-        let waiting = self.waiting.as_ref();
-        budget.has_room(self.ahead.bytes()) && waiting.is_none_or(|waiting| waiting.has_room(1))
+        let read = self
+            .waiting
+            .as_ref()
+            .and_then(|waiting| waiting.read.as_ref());
+        budget.has_room(self.ahead.bytes()) && read.is_none_or(|read| read.has_room(1))
     }
 
     /// Reads a body of `user` of at most `limit` bytes as a whole. What was read stays part of the body. `counts` is told how many
@@ -239,7 +265,14 @@ impl ClientBody {
     /// Nothing more comes.
     fn end(&mut self, how: Rest) {
         self.rest = how;
-        self.unread = None;
+        self.has_no_unread();
+    }
+
+    /// Nothing of it can be unread any more, or a seat stands for that.
+    fn has_no_unread(&mut self) {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.unread = None;
+        }
     }
 
     /// Whether everything was read from the client.
@@ -268,8 +301,8 @@ impl ClientBody {
         if let Some(budget) = &self.budget {
             budget.take(bytes);
         }
-        if let Some(waiting) = &mut self.waiting {
-            waiting.take_beyond(bytes);
+        if let Some(read) = self.read_share() {
+            read.take_beyond(bytes);
         }
     }
 
@@ -278,10 +311,14 @@ impl ClientBody {
         if let Some(budget) = &self.budget {
             budget.give_back(data.len());
         }
-        if let Some(waiting) = &mut self.waiting {
-            waiting.give_back(data.len());
+        if let Some(read) = self.read_share() {
+            read.give_back(data.len());
         }
         Some(data)
+    }
+
+    fn read_share(&mut self) -> Option<&mut ByteShare> {
+        self.waiting.as_mut()?.read.as_mut()
     }
 }
 
@@ -295,7 +332,7 @@ impl Body for ClientBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         // Its request has a seat.
-        this.unread = None;
+        this.has_no_unread();
         if let Some(data) = this.pop_ahead() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }
