@@ -179,16 +179,9 @@ mod tests {
     use super::*;
     use crate::{
         grants::Grants,
-        identity::Epoch,
-        records::{FORMAT_VERSION, FlowLoad, LevelLoad, Reported, TenantLoad},
+        records::{FlowLoad, LevelLoad, Reported, TenantLoad},
+        tests::report_of,
     };
-
-    fn run(name: &str) -> GatewayRun {
-        GatewayRun {
-            name: name.to_owned(),
-            incarnation: 1,
-        }
-    }
 
     /// A gateway at which tenant 7 has these flows, and so many that are not named.
     fn report(name: &str, flows: &[u64], unnamed: u32) -> Report {
@@ -200,15 +193,6 @@ mod tests {
             work: 0,
         };
         Report {
-            version: FORMAT_VERSION,
-            gateway: run(name),
-            sequence: 1,
-            epoch: Epoch(0),
-            held: 0,
-            lapsed: false,
-            settled: true,
-            leaving: false,
-            terms: String::new(),
             levels: vec![LevelLoad {
                 level: "low".to_owned(),
                 ..LevelLoad::default()
@@ -220,12 +204,13 @@ mod tests {
                 flows: unnamed,
                 demand: unnamed,
             }],
+            ..report_of(name)
         }
     }
 
     fn entry(name: &str) -> LedgerEntry {
         LedgerEntry {
-            gateway: run(name),
+            gateway: report_of(name).gateway,
             standing: Standing::Member,
             grant: 1,
             levels: Vec::new(),
@@ -248,7 +233,8 @@ mod tests {
             tenants: spread,
             ..SeatLedger::default()
         };
-        let [at_a, at_b, at_c] = ["a", "b", "c"].map(|own| elsewhere(&ledger, &run(own)));
+        let [at_a, at_b, at_c] =
+            ["a", "b", "c"].map(|own| elsewhere(&ledger, &report_of(own).gateway));
         assert_eq!(at_a[0].flows, 11);
         assert_eq!(at_b[0].flows, 1);
         assert_eq!(at_c[0].flows, 13, "it is not there yet");

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    identity::{Epoch, GatewayRun},
-    records::{FORMAT_VERSION, FlowLoad, LevelLoad, TenantLoad},
+    records::{FlowLoad, LevelLoad, TenantLoad},
+    tests::report_of,
 };
 
 fn level(name: &str, nominal: Seats, total: Seats) -> FleetLevel {
@@ -37,27 +37,13 @@ fn report(flows: &[(u64, u64, Seats)]) -> Report {
     };
     let demand = flows.iter().map(|(_, _, demand)| *demand).sum();
     Report {
-        version: FORMAT_VERSION,
-        gateway: GatewayRun {
-            name: "a".to_owned(),
-            incarnation: 1,
-        },
-        sequence: 1,
-        epoch: Epoch(0),
-        held: 0,
-        lapsed: false,
-        settled: true,
-        leaving: false,
-        terms: String::new(),
         levels: vec![LevelLoad {
             level: "low".to_owned(),
-            held: 0,
             demand,
-            unnamed: None,
-            unnamed_tenants: 0,
+            ..LevelLoad::default()
         }],
         flows: flows.iter().map(flow).collect(),
-        tenants: Vec::new(),
+        ..report_of("a")
     }
 }
 
