@@ -161,11 +161,13 @@ impl DeniedNamespaces {
     }
 }
 
-/// Whether the gateway's user lacks the permission. Nobody can create objects in a namespace that is being deleted.
+/// Whether the gateway's user lacks the permission, as authorizers say it. Quotas, webhooks, and namespaces that are being deleted forbid
+/// an event, too, and not for long.
 fn is_denied(error: &CallError) -> bool {
     match error {
         CallError::Refused { code: 403, message } => {
-            !message.contains("because it is being terminated")
+            message.contains(" cannot create resource ")
+                || message.contains(" cannot patch resource ")
         }
         CallError::Refused { .. } | CallError::Broken(_) => false,
     }
@@ -290,15 +292,16 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_is_being_deleted_is_no_missing_permission() {
+    fn a_namespace_that_is_being_deleted_or_full_is_no_missing_permission() {
         let refused = |code, message: &str| CallError::Refused {
             code,
             message: message.to_owned(),
         };
         let missing = "events is forbidden: User \"fairgate\" cannot create resource \"events\"";
+        let quota = "events \"foo.1\" is forbidden: exceeded quota: objects, requested: count/events=1, used: count/events=9, limited: count/events=9";
         let ending = "events \"foo.1\" is forbidden: unable to create new content in namespace ns because it is being terminated";
         assert!(is_denied(&refused(403, missing)));
-        assert!(!is_denied(&refused(403, ending)));
+        assert!(!is_denied(&refused(403, ending)) && !is_denied(&refused(403, quota)));
         assert!(
             !is_denied(&refused(500, missing))
                 && !is_denied(&CallError::Broken(missing.to_owned()))

@@ -280,6 +280,10 @@ async fn respond(state: Arc<Mutex<State>>, request: Request<Incoming>) -> TestRe
     let carry_out = || state.lock().unwrap().carry_out(&call, &content_type);
     match fault {
         None => carry_out(),
+        // As an authorizer says it, whatever was asked.
+        Some(Fault::Refuse(403)) => {
+            status(403, "User \"fairgate\" cannot create resource \"events\"")
+        }
         Some(Fault::Refuse(code)) => status(code, "refused by the test"),
         Some(Fault::FailAfter(code)) => {
             carry_out();
