@@ -239,9 +239,8 @@ impl BudgetWaits {
 impl WaitState {
     /// Whose evictions wait for this budget.
     fn users(&self, budget: &BudgetName) -> BTreeSet<String> {
-        let places = self.waiting.in_order().into_iter();
-        let places = places.filter(|place| place.budget == budget);
-        let held = places.filter_map(|place| self.held.get(&place.number));
+        let places = self.waiting.places_at(budget);
+        let held = places.filter_map(|number| self.held.get(&number));
         held.map(|held| held.wait.user.clone()).collect()
     }
 }
