@@ -265,11 +265,11 @@ impl ClientBody {
     /// Nothing more comes.
     fn end(&mut self, how: Rest) {
         self.rest = how;
-        self.has_no_unread();
+        self.release_unread();
     }
 
-    /// Nothing of it can be unread any more, or a seat stands for that.
-    fn has_no_unread(&mut self) {
+    /// Releases what is charged for data that may be unread.
+    fn release_unread(&mut self) {
         if let Some(waiting) = &mut self.waiting {
             waiting.unread = None;
         }
@@ -332,7 +332,7 @@ impl Body for ClientBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let this = &mut *self;
         // Its request has a seat.
-        this.has_no_unread();
+        this.release_unread();
         if let Some(data) = this.pop_ahead() {
             return Poll::Ready(Some(Ok(Frame::data(data))));
         }

@@ -297,7 +297,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         if !is_granted {
             self.lease = None;
             if std::mem::take(&mut self.knows_elsewhere) {
-                // Who is cut off does not know what happens elsewhere, and has its floor for whoever comes.
+                // A gateway that is cut off does not know what other gateways serve now.
                 self.parts.seats.note_elsewhere(now, Elsewhere::default());
             }
         }

@@ -225,7 +225,7 @@ impl Coordinator {
         let epoch = Epoch(self.stored.epoch.0.checked_add(1)?);
         let entries = self.entries(epoch, divide)?;
         let flows = self.flow_work();
-        // What a silent gateway told is of the past.
+        // The last report of a silent gateway is out of date.
         let reports = self.reports.values().map(|(_, report)| report);
         let reports: Vec<&Report> = reports
             .filter(|report| !self.silent.contains(&report.gateway))

@@ -242,7 +242,7 @@ impl FleetGateway {
         let held = self.may_use(now).max(load.executing);
         let last = self.reported;
         let changed = (held, load.demand(), self.epoch) != (last.held, last.demand, last.epoch);
-        // Otherwise a tenant that has many names all at once would have the weight of all of them here and elsewhere.
+        // A tenant may have many more flows at once without asking for more seats.
         let flows = load.flows().abs_diff(last.flows) > last.flows / 8;
         let due =
             changed || flows || self.has_work_to_tell(load) || self.acknowledged < self.needed;

@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(tenants([one, none]), 0);
     }
 
-    /// Their last reports stay in the engine, and tell of the past.
+    /// Their last reports stay in the engine, and are out of date.
     #[test]
     fn gateways_that_are_gone_or_leave_do_not_count() {
         let reports = [report("a", &[1], 9), report("b", &[], 500)];

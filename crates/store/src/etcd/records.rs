@@ -159,7 +159,7 @@ async fn compact_each(interval: Duration, link: Arc<Link>, key: String) {
             }
             // That etcd is away is logged where reports fail.
             Err(error) => {
-                tracing::debug!(%error, "etcd was not asked who compacts it");
+                tracing::debug!(%error, "the election for the compaction of etcd failed");
                 interval.min(AFTER_FAILURE)
             }
         };

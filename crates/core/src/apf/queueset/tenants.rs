@@ -30,8 +30,8 @@ use crate::{
 /// What the flows of one tenant weigh together at most, where a flow weighs 1, unless configured.
 pub const DEFAULT_TENANT_WEIGHT: u32 = 4;
 
-/// The flows of a tenant at other gateways that count: enough that what it weighs here is next to nothing, and few enough that virtual
-/// time does not run away.
+/// How many flows at other gateways count for a tenant at most. Bounds how small its weight here can be, and so how fast virtual time
+/// can advance.
 const MOST_ELSEWHERE: u32 = 1 << 16;
 
 /// The tenants that own flows.

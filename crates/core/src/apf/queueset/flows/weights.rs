@@ -13,7 +13,7 @@ impl FlowTable {
 
     /// Whether a line of this length, its waiting requests for its weight, has its part of `all`.
     pub(in crate::apf::queueset) fn has_part(&self, length: u64, all: u64) -> bool {
-        // Lengths are rounded down. With whole weights that is left as it is.
+        // Lengths are rounded down: with a fractional weight, the only flow would fall just short of its part.
         let rounded = u64::from(!self.tenants.are_weights_whole());
         self.tenants.times_all(length.saturating_add(rounded)) >= all
     }
