@@ -10,10 +10,9 @@
 
 pub mod app;
 pub mod cli;
-pub mod demo;
-mod policy_in_force;
 
 pub use fairgate_config as config;
+pub use fairgate_demo as demo;
 
 /// What a program that embeds a gateway needs of observability: what the gateway counts in, and which metrics there are.
 pub mod observe {

@@ -11,6 +11,7 @@ mod access_reviews;
 mod admission;
 mod control;
 pub(crate) mod data_directory;
+pub mod demo_gateway;
 mod event_metrics;
 mod evictions;
 mod fleet;

@@ -19,11 +19,14 @@ use tokio::{
 };
 use tower::Service;
 
-use fairgate_base::{account::BytesHeld, background, clock::Clock, stack, tasks, turns};
+use fairgate_base::{
+    account::BytesHeld, background, clock::Clock, descriptor_limit::raise_descriptor_limit, stack,
+    tasks, turns,
+};
 use fairgate_call::{Inbound, Reply};
 use fairgate_proxy::serve::{
     Acceptor, BindError, ClientConnections, Core, CoreHandle, CoreLoad, Defence, DrainController,
-    DrainPhase, ServeSettings, raise_descriptor_limit,
+    DrainPhase, ServeSettings,
 };
 
 /// The threads of the process, and how clients are served.

@@ -7,7 +7,8 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::demo::{self, DemoComparison, DemoError, DemoReport, ProgressDisplay};
+use crate::app::demo_gateway::DemoGateways;
+use fairgate_demo::{DemoComparison, DemoError, DemoReport, ProgressDisplay};
 use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat};
 
 /// Show what fairgate does, with nothing else installed.
@@ -73,7 +74,15 @@ fn demo(args: &DemoArgs, streams: &mut CommandStreams<'_>) -> Result<DemoReport,
     };
     let length = Duration::from_secs(args.seconds.into());
     let comparison = DemoComparison::of_gateways(args.gateways);
-    demo::run(comparison, length, display, stop_signal(), progress)
+    let gateways = DemoGateways::default();
+    fairgate_demo::run(
+        &|plan| gateways.start(&plan),
+        comparison,
+        length,
+        display,
+        stop_signal(),
+        progress,
+    )
 }
 
 /// Completes at SIGINT or SIGTERM. Without signal handlers the demonstration ends after its bounded time.

@@ -1,20 +1,14 @@
 //! The command line: arguments in, text or JSON and an exit code out.
 //!
-//! Each command has a file with its arguments, its work, and its output; `policy` is a crate of its own
-//! ([`fairgate_policy_cli`]). Commands write to streams that are passed to them, so that tests can read the output.
+//! Each command has a file with its arguments, its work, and its output; those that need no gateway are in crates of their
+//! own ([`fairgate_check_cli`], [`fairgate_policy_cli`]). Commands write to streams that are passed to them, so that tests can
+//! read the output.
 //!
 //! Exit codes: 0 success, 1 failure, 2 wrong usage. Errors and warnings go to standard error, results to
 //! standard output.
 
-mod budgets;
-mod check;
 mod demo;
-mod explain;
-mod in_force;
-mod policy;
 mod serve;
-mod store_file;
-mod table;
 
 use std::{
     io::{self, Write as _},
@@ -22,6 +16,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use fairgate_check_cli::{check, explain};
 use fairgate_policy_cli::{CommandOutcome, CommandStreams, PolicyCommand};
 
 /// API Priority and Fairness in front of Kubernetes API servers.

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use fairgate::demo::{self, DemoComparison, DemoReport, ProgressDisplay, SideFigures};
+use fairgate::{
+    app::demo_gateway::DemoGateways,
+    demo::{self, DemoComparison, DemoReport, ProgressDisplay, SideFigures},
+};
 use serde_json::Value;
 
 fn run_for(
@@ -16,7 +19,9 @@ fn run_for(
 ) -> (DemoReport, String) {
     let mut shown = Vec::new();
     let display = ProgressDisplay::Lines;
-    let report = demo::run(comparison, length, display, interrupt, &mut shown).unwrap();
+    let gateways = DemoGateways::default();
+    let start = |plan| gateways.start(&plan);
+    let report = demo::run(&start, comparison, length, display, interrupt, &mut shown).unwrap();
     (report, String::from_utf8(shown).unwrap())
 }
 

@@ -4,6 +4,7 @@
 //! The tests read text, so a name in a string counts, too; comments do not.
 
 mod circles;
+mod dependencies;
 mod documents;
 mod profiles;
 mod reference;
@@ -36,8 +37,8 @@ const BEHIND: &[(&str, &[&str])] = &[
             "crates/upstream/src/informer/transport.rs",
             "crates/upstream/src/informer/watch_error.rs",
             "crates/upstream/src/informer/watched_object.rs",
-            "src/cli/in_force/cluster.rs",
-            "src/cli/in_force/kubeconfig.rs",
+            "crates/check-cli/src/in_force/cluster.rs",
+            "crates/check-cli/src/in_force/kubeconfig.rs",
         ],
     ),
 ];
@@ -67,7 +68,7 @@ const OTHER_THREADS: &[(&str, &str)] = &[
         "writes records, which are flat",
     ),
     (
-        "src/demo/mod.rs",
+        "crates/demo/src/lib.rs",
         "clients and an upstream, which send what the demonstration is made of",
     ),
 ];

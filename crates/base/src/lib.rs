@@ -8,6 +8,7 @@
 pub mod account;
 pub mod background;
 pub mod clock;
+pub mod descriptor_limit;
 pub mod events;
 pub mod gathered_writes;
 pub mod local;

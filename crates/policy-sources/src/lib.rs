@@ -18,6 +18,7 @@ pub mod files;
 pub mod kube;
 mod last_good;
 mod logging;
+pub mod policy_in_force;
 pub mod store;
 mod stored_documents;
 

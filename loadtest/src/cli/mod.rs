@@ -37,8 +37,8 @@ use arguments::{
     CheckScenariosArgs, Cli, Command, JudgedVariant, LocalArgs, MeasureArgs, OutputArgs,
     ReportFormat, RunArgs, TargetArgs,
 };
+use fairgate_base::descriptor_limit::raise_descriptor_limit;
 use fairgate_core::finding::Finding;
-use fairgate_proxy::serve::raise_descriptor_limit;
 use interrupt::until_signal;
 
 /// The names of the two measurements in headlines.

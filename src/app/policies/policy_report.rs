@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::super::settings;
-use crate::policy_in_force::{InForceDetails, PolicyInForce};
 use fairgate_config::{Config, GatewayMode, StoreConfig};
 use fairgate_core::apf::Policy;
+use fairgate_policy_sources::policy_in_force::{InForceDetails, PolicyInForce};
 
 /// Where the policy in force comes from.
 pub(crate) struct ReportedOrigin {

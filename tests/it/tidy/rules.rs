@@ -80,7 +80,7 @@ const RULES: &[Rule] = &[
     Rule {
         within: "src",
         these: &["app"],
-        not: &["cli", "demo"],
+        not: &["cli"],
         why: "a gateway does not depend on the command that started it",
     },
 ];

@@ -27,8 +27,8 @@ use tokio::{
     runtime,
 };
 
+use fairgate_base::descriptor_limit::raise_descriptor_limit;
 use fairgate_base::{local::LocalExecutor, turns};
-use fairgate_proxy::serve::raise_descriptor_limit;
 use hyper_client::PooledClient;
 use own_client::OwnClient;
 

@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode};
 use super::{
     client::{ClientError, ClientResponse},
     figures::percentile,
+    gateway::DemoUser,
 };
 use fairgate_core::{
     sync::{Arc, Mutex, lock},
@@ -57,14 +58,20 @@ impl DemoFlow {
         &self.name
     }
 
-    /// The user's bearer token. It is valid in this demonstration only, so it may be guessable.
-    pub(super) fn token(&self) -> String {
-        format!("demo-{}", self.name)
+    /// The user, as gateways know it.
+    pub(super) fn user(&self) -> DemoUser {
+        DemoUser {
+            name: self.name.clone(),
+            token: format!("demo-{}", self.name),
+        }
     }
 
     /// The `Authorization` header with the token.
     pub(super) fn authorization(&self) -> Result<HeaderValue, http::Error> {
-        Ok(HeaderValue::try_from(format!("Bearer {}", self.token()))?)
+        Ok(HeaderValue::try_from(format!(
+            "Bearer {}",
+            self.user().token
+        ))?)
     }
 
     /// The results so far.

@@ -332,7 +332,7 @@ fn added(bootstrap: Bootstrap) -> &'static str {
 
 /// The policy that the gateway at `url` has in force, with that gateway's settings.
 fn of_gateway(
-    policy: crate::policy_in_force::PolicyInForce,
+    policy: fairgate_policy_sources::policy_in_force::PolicyInForce,
     url: &str,
     config: &Config,
 ) -> FoundObjects {

@@ -1,4 +1,4 @@
-//! A gateway as in [`crate::app`], configured in memory: static tokens, one embedded policy, seats of its own, plain
+//! A gateway of the demonstration, configured in memory: static tokens, one embedded policy, seats of its own, plain
 //! HTTP on a port that the system chooses. Or it shares the seats of a fleet, whose engine is in memory, too.
 //!
 //! Not here: reloading, the admin port and token reviews, which the demonstration does not need.
@@ -17,9 +17,8 @@ use http::uri::Authority;
 use tokio::runtime::Runtime;
 use tower::layer::util::Identity;
 
-use super::{DemoError, flow::DemoFlow};
-use crate::app::{
-    AppSettings, CoreContext, FleetSeats, Gateway, no_seats, runtimes::control_runtime,
+use super::{
+    AppSettings, CoreContext, FleetSeats, Gateway, StartError, no_seats, runtimes::control_runtime,
 };
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_call::{Call, HeaderLines, Refusal, ResetLimits, SpoolLimits};
@@ -29,6 +28,9 @@ use fairgate_core::{
         work::EstimatorSettings,
     },
     finding::Finding,
+};
+use fairgate_demo::{
+    DemoGateway, DemoUser, FleetPlace, GatewayLoad, GatewayPlan, LEVEL, SeatSource, StartFailure,
 };
 use fairgate_fleet::{
     identity::GatewayRun,
@@ -41,7 +43,8 @@ use fairgate_fleet_engine::{
 use fairgate_manifest::yaml;
 use fairgate_proxy::{
     auth::{
-        AuthSettings, Authenticator, ConfiguredNames, TokenKey, TokenTable, UpstreamIdentity,
+        AuthSettings, Authenticator, ConfiguredNames, NoRandomness, TokenKey, TokenTable,
+        UpstreamIdentity,
         layer::{AuthLayer, AuthRules},
         upstream,
     },
@@ -53,75 +56,57 @@ use fairgate_proxy::{
     stack::{AdmissionLayers, EvictionLayers, stack},
 };
 
-/// The priority level of all requests in the embedded policies.
-const LEVEL: &str = "demo";
 /// The key of the flow hash: fixed, so that every run deals the same queues.
 const HASH_KEY: [u8; 16] = *b"fairgate demo v1";
 /// Data cores, unless the machine has fewer. With more than one, decisions are passed between cores.
 const CORES: usize = 2;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A running gateway. Dropping it stops it immediately.
+/// Why a gateway of the demonstration cannot start.
+#[derive(Debug, thiserror::Error)]
+enum DemoStartError {
+    /// No socket, or no runtime.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The operating system provides no random numbers.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// The embedded policy is invalid.
+    #[error("the built-in policy is invalid: {0}")]
+    Embedded(String),
+}
+
+/// Starts the gateways of a demonstration. Those of its fleet are of one fleet.
+#[derive(Debug, Default)]
+pub struct DemoGateways {
+    /// Where reports and the ledger of the fleet are.
+    engine: MemoryEngine,
+}
+
+/// A running gateway.
 #[derive(Debug)]
-pub(super) struct DemoGateway {
+struct RunningGateway {
     gateway: Gateway,
     flow_control: Arc<FlowControl>,
     clock: Clock,
 }
 
-/// Where the seats of a gateway come from.
-#[derive(Clone, Debug)]
-pub(super) enum SeatSource {
-    /// It has so many of its own.
-    Own(Seats),
-    /// It shares all seats with the other gateways of a fleet.
-    Fleet(FleetPlace),
-}
-
-/// The place of a gateway in a fleet.
-#[derive(Clone, Debug)]
-pub(super) struct FleetPlace {
-    /// Where reports and the ledger are.
-    pub(super) engine: MemoryEngine,
-    /// Which gateway it is.
-    pub(super) number: u32,
-    /// How many there are.
-    pub(super) gateways: u32,
-    /// The seats of all together.
-    pub(super) seats: Seats,
-}
-
 /// What each gateway of a fleet keeps while it is cut off, which never happens here.
 const FLOOR: Seats = 1;
 
-/// Seats and queues at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct GatewayLoad {
-    /// All seats.
-    pub(super) seats: u32,
-    /// Seats in use.
-    pub(super) in_use: u32,
-    /// Waiting requests of each queue that is not empty.
-    pub(super) queues: Vec<u32>,
-}
-
-impl GatewayLoad {
-    /// Adds what another gateway has.
-    pub(super) fn add(&mut self, other: Self) {
-        self.seats += other.seats;
-        self.in_use += other.in_use;
-        self.queues.extend(other.queues);
+impl DemoGateways {
+    /// Starts a gateway. Not to be called on a runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the operating system refuses a socket, a thread or random numbers.
+    pub fn start(&self, plan: &GatewayPlan) -> Result<Box<dyn DemoGateway>, StartFailure> {
+        Ok(Box::new(RunningGateway::start(plan, &self.engine)?))
     }
 }
 
-impl DemoGateway {
-    /// Starts a gateway with a policy and seats in front of `upstream`. Not to be called on a runtime.
-    pub(super) fn start(
-        policy: &str,
-        flows: &[Arc<DemoFlow>],
-        upstream: SocketAddr,
-        seats: SeatSource,
-    ) -> Result<Self, DemoError> {
+impl RunningGateway {
+    fn start(plan: &GatewayPlan, engine: &MemoryEngine) -> Result<Self, DemoStartError> {
         let clock = Clock::system();
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let app = AppSettings {
@@ -133,19 +118,19 @@ impl DemoGateway {
         };
         let flow_control = FlowControl::new(
             u16::try_from(app.cores.get()).unwrap_or(u16::MAX),
-            Arc::new(compile(policy, seats.total())?),
+            Arc::new(compile(plan.policy, plan.seats.total())?),
             flow_control_settings(),
             clock.now(),
         );
-        let rules = Arc::new(ArcSwap::from_pointee(rules(flows)?));
-        let upstream = Arc::new(UpstreamSettings::new(authority(upstream)?, None));
+        let rules = Arc::new(ArcSwap::from_pointee(rules(&plan.users)?));
+        let upstream = Arc::new(UpstreamSettings::new(authority(plan.upstream)?, None));
         let control = control_runtime()?;
         tasks::spawn(
             control.handle(),
             rebalance(Arc::clone(&flow_control), clock.clone()),
         );
-        if let SeatSource::Fleet(place) = seats {
-            place.join(&control, &flow_control, &clock);
+        if let SeatSource::Fleet(place) = &plan.seats {
+            join(place, engine.clone(), &control, &flow_control, &clock);
         }
         let shared = Arc::clone(&flow_control);
         let gateway = Gateway::start(app, control, move |context: CoreContext| {
@@ -177,14 +162,15 @@ impl DemoGateway {
             clock,
         })
     }
+}
 
-    /// The address it listens on.
-    pub(super) fn address(&self) -> SocketAddr {
+impl DemoGateway for RunningGateway {
+    fn address(&self) -> SocketAddr {
         self.gateway.address()
     }
 
-    /// Seats and queues now. O(queues), under the level's lock.
-    pub(super) fn load(&self) -> GatewayLoad {
+    /// O(queues), under the level's lock.
+    fn load(&self) -> GatewayLoad {
         let dispatcher = self.flow_control.dispatcher();
         let levels = dispatcher.report(self.clock.now());
         let Some(report) = levels.iter().find(|level| &*level.spec.name == LEVEL) else {
@@ -208,37 +194,31 @@ impl DemoGateway {
     }
 }
 
-impl SeatSource {
-    /// The seats that the policy divides.
-    fn total(&self) -> Seats {
-        match self {
-            Self::Own(seats) => *seats,
-            Self::Fleet(place) => place.seats,
-        }
-    }
-}
-
-impl FleetPlace {
-    /// The gateway has no seats until its fleet gives it some, which takes less than a second.
-    fn join(self, control: &Runtime, flow_control: &Arc<FlowControl>, clock: &Clock) {
-        flow_control.share_seats(clock.now(), no_seats());
-        let seats = FleetSeats::new(Arc::clone(flow_control), FLOOR, clock.clone(), None);
-        let member = FleetMember::new(MemberSettings {
-            engine: Arc::new(self.engine),
-            seats: Arc::new(seats),
-            // The server ends a request when its gateway is gone.
-            settings: Settings::new(self.gateways, FLOOR, Reclaim::Prompt),
-            identity: GatewayRun {
-                name: format!("gateway-{}", self.number),
-                incarnation: 1,
-            },
-            started: clock.now(),
-            clock: clock.clone(),
-            seed: self.number.into(),
-            status: Arc::default(),
-        });
-        tasks::spawn(control.handle(), member.run(std::future::pending()));
-    }
+/// The gateway has no seats until its fleet gives it some, which takes less than a second.
+fn join(
+    place: &FleetPlace,
+    engine: MemoryEngine,
+    control: &Runtime,
+    flow_control: &Arc<FlowControl>,
+    clock: &Clock,
+) {
+    flow_control.share_seats(clock.now(), no_seats());
+    let seats = FleetSeats::new(Arc::clone(flow_control), FLOOR, clock.clone(), None);
+    let member = FleetMember::new(MemberSettings {
+        engine: Arc::new(engine),
+        seats: Arc::new(seats),
+        // The server ends a request when its gateway is gone.
+        settings: Settings::new(place.gateways, FLOOR, Reclaim::Prompt),
+        identity: GatewayRun {
+            name: format!("gateway-{}", place.number),
+            incarnation: 1,
+        },
+        started: clock.now(),
+        clock: clock.clone(),
+        seed: place.number.into(),
+        status: Arc::default(),
+    });
+    tasks::spawn(control.handle(), member.run(std::future::pending()));
 }
 
 /// Rebalances limits until it is dropped.
@@ -268,9 +248,9 @@ fn flow_control_settings() -> FlowControlSettings {
 }
 
 /// Compiles an embedded policy.
-fn compile(text: &str, total_seats: Seats) -> Result<Policy, DemoError> {
+fn compile(text: &str, total_seats: Seats) -> Result<Policy, DemoStartError> {
     let documents = yaml::documents(text.as_bytes())
-        .map_err(|error| DemoError::Embedded(error.to_string()))?
+        .map_err(|error| DemoStartError::Embedded(error.to_string()))?
         .into_iter()
         .map(|document| ("the embedded policy", document));
     let objects = ObjectSet::read(documents).with_bootstrap(Bootstrap::Mandatory);
@@ -284,20 +264,19 @@ fn compile(text: &str, total_seats: Seats) -> Result<Policy, DemoError> {
         Ok(Compiled { policy, .. }) => Ok(policy),
         Err(findings) => {
             let findings: Vec<String> = findings.iter().map(Finding::to_string).collect();
-            Err(DemoError::Embedded(findings.join("; ")))
+            Err(DemoStartError::Embedded(findings.join("; ")))
         }
     }
 }
 
 /// Authentication by static tokens, one line for each user, from a token file in memory.
-fn rules(flows: &[Arc<DemoFlow>]) -> Result<AuthRules, DemoError> {
-    let line =
-        |flow: &Arc<DemoFlow>| format!("{},{name},{name}\n", flow.token(), name = flow.name());
-    let file: String = flows.iter().map(line).collect();
+fn rules(users: &[DemoUser]) -> Result<AuthRules, DemoStartError> {
+    let line = |user: &DemoUser| format!("{},{name},{name}\n", user.token, name = user.name);
+    let file: String = users.iter().map(line).collect();
     let (tokens, _) =
         TokenTable::parse(file.as_bytes(), &TokenKey::random()?).map_err(|errors| {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            DemoError::Embedded(errors.join("; "))
+            DemoStartError::Embedded(errors.join("; "))
         })?;
     Ok(AuthRules {
         authentication: Authenticator::new(AuthSettings {
@@ -310,10 +289,10 @@ fn rules(flows: &[Arc<DemoFlow>]) -> Result<AuthRules, DemoError> {
     })
 }
 
-fn authority(address: SocketAddr) -> Result<Authority, DemoError> {
+fn authority(address: SocketAddr) -> Result<Authority, DemoStartError> {
     let text = address.to_string();
     text.parse()
-        .map_err(|_| DemoError::Embedded(format!("{text} is no host and port")))
+        .map_err(|_| DemoStartError::Embedded(format!("{text} is no host and port")))
 }
 
 /// Sends the user to the stand-in in headers, as to an API server.
@@ -324,11 +303,9 @@ fn impersonate(call: &Call, lines: &mut dyn HeaderLines) -> Result<(), Refusal> 
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{FAIR, FIFO, comparison::SEATS_OF_GATEWAY},
-        *,
-    };
+    use super::*;
     use fairgate_core::apf::policy::{Distinguisher, LevelKind, LimitResponse, Queuing};
+    use fairgate_demo::{ELEPHANT_CONNECTIONS, FAIR, FIFO, SEATS_OF_GATEWAY, users};
 
     /// The queuing and seats of the level of `policy`, and the flow distinguisher of its schema.
     fn shape(policy: &str) -> (Queuing, u32, Option<Distinguisher>) {
@@ -364,15 +341,14 @@ mod tests {
             fair.hand_size * fair.queue_length_limit,
             fifo.queue_length_limit
         );
-        assert!(fifo.queue_length_limit > super::super::load::ELEPHANT_CONNECTIONS);
+        assert!(fifo.queue_length_limit > ELEPHANT_CONNECTIONS);
     }
 
     #[test]
     fn every_user_has_a_token_of_its_own() {
-        let flows = super::super::load::flows();
-        rules(&flows).unwrap();
-        let tokens: std::collections::BTreeSet<String> =
-            flows.iter().map(|flow| flow.token()).collect();
-        assert_eq!(tokens.len(), flows.len());
+        let users = users();
+        rules(&users).unwrap();
+        let tokens: std::collections::BTreeSet<_> = users.iter().map(|user| &user.token).collect();
+        assert_eq!(tokens.len(), users.len());
     }
 }

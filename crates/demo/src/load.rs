@@ -21,6 +21,7 @@ use super::{
     client::{ClientError, ClientResponse, DemoConnection},
     figures::random_part,
     flow::DemoFlow,
+    gateway::DemoUser,
 };
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_core::{
@@ -30,7 +31,7 @@ use fairgate_core::{
 use fairgate_loadkit::pauses;
 
 /// The number of connections of the elephant.
-pub(super) const ELEPHANT_CONNECTIONS: u32 = 200;
+pub const ELEPHANT_CONNECTIONS: u32 = 200;
 /// The number of mice.
 pub(super) const MICE: u32 = 4;
 /// The interval between the requests of a mouse that sends few.
@@ -60,6 +61,11 @@ pub(super) struct LoadSettings {
 }
 
 /// The users: the elephant first, then the mice.
+pub fn users() -> Vec<DemoUser> {
+    flows().iter().map(|flow| flow.user()).collect()
+}
+
+/// The same, with the outcome of their requests.
 pub(super) fn flows() -> Vec<Arc<DemoFlow>> {
     let mice = (1..=MICE).map(|number| format!("mouse-{number}"));
     let names = ["elephant".to_owned()].into_iter().chain(mice);

@@ -47,7 +47,7 @@ Examples:
   fairgate explain --kubeconfig ~/.kube/config --as alice GET /api/v1/pods
 
 Exit codes: 0 success, 1 failure, 2 wrong usage.")]
-pub(super) struct ExplainArgs {
+pub struct ExplainArgs {
     /// The user name of the request.
     #[arg(long = "as", value_name = "USER", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     user: String,
@@ -173,10 +173,12 @@ struct UnknownCounts {
     at_most_seats: Seats,
 }
 
-pub(super) fn run(
-    args: &ExplainArgs,
-    streams: &mut CommandStreams<'_>,
-) -> io::Result<CommandOutcome> {
+/// Says which FlowSchema a request matches, and why.
+///
+/// # Errors
+///
+/// When a stream cannot be written.
+pub fn run(args: &ExplainArgs, streams: &mut CommandStreams<'_>) -> io::Result<CommandOutcome> {
     let loaded = LoadedPolicy::read(args.config.as_deref(), &args.policies, streams.input);
     for finding in loaded.findings.iter().filter(|f| f.is_error()) {
         writeln!(streams.err, "{finding}")?;

@@ -9,39 +9,44 @@ use serde_json::Value;
 use fairgate_core::apf::{Seats, policy::Semantics};
 
 /// The path of the endpoint, on the admin ports and the main port.
-pub(crate) const PATH: &str = "/debug/api_priority_and_fairness/dump_policy";
+pub const PATH: &str = "/debug/api_priority_and_fairness/dump_policy";
 
 /// The objects of a policy in force, and where they come from.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct PolicyInForce {
+pub struct PolicyInForce {
     kind: String,
     api_version: String,
-    pub(crate) fairgate: InForceDetails,
+    /// Where they come from.
+    pub fairgate: InForceDetails,
     /// `FlowSchemas` and `PriorityLevelConfigurations`, built-in ones included.
-    pub(crate) items: Vec<Value>,
+    pub items: Vec<Value>,
 }
 
 /// Where the policy comes from, and what it was compiled for.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct InForceDetails {
+pub struct InForceDetails {
     /// The source in words, such as `the files of /etc/fairgate/policies`.
-    pub(crate) source: String,
+    pub source: String,
     /// The revision of the source; `None` for the built-in objects.
-    pub(crate) revision: Option<String>,
+    pub revision: Option<String>,
     /// How long the policy has been in force, in seconds.
-    pub(crate) age_seconds: u64,
+    pub age_seconds: u64,
     /// Why it is not what the source has; `None` if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) problem: Option<String>,
-    pub(crate) total_seats: Seats,
-    pub(crate) semantics: Semantics,
-    pub(crate) tenant_weight: u32,
+    pub problem: Option<String>,
+    /// The seats that it divides.
+    pub total_seats: Seats,
+    /// How requests are queued.
+    pub semantics: Semantics,
+    /// What the flows of one tenant weigh together at most.
+    pub tenant_weight: u32,
 }
 
 impl PolicyInForce {
-    pub(crate) fn new(fairgate: InForceDetails, items: Vec<Value>) -> Self {
+    /// A list of objects, with where they come from.
+    pub fn new(fairgate: InForceDetails, items: Vec<Value>) -> Self {
         Self {
             kind: "List".to_owned(),
             api_version: "v1".to_owned(),

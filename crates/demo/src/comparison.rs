@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The seats of each gateway that has some of its own.
-pub(super) const SEATS_OF_GATEWAY: Seats = 10;
+pub const SEATS_OF_GATEWAY: Seats = 10;
 /// The elephant and the mice.
 const USERS: u32 = 1 + MICE;
 

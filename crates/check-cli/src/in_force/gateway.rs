@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION, uri::PathAndQuery};
 
 use super::{NotRead, ServerUrl, certificates, run, status_message};
-use crate::policy_in_force::{PATH, PolicyInForce};
+use fairgate_policy_sources::policy_in_force::{PATH, PolicyInForce};
 use fairgate_upstream::client::{ApiClient, ConnectionReuse};
 
 /// The largest policy that is read, in bytes. One of 100 000 FlowSchemas takes about 50 MiB.

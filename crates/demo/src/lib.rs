@@ -1,13 +1,15 @@
-//! The demonstration: shows the effect of fairness, without other software.
+//! The demonstration: shows the effect of fairness, without other software. It is what `fairgate demo` runs.
 //!
 //! Two real gateways run side by side over loopback sockets, each in front of a stand-in API server
 //! (`upstream`). Both have ten seats and get the same load (`load`): an elephant and four mice. One uses
 //! shuffle sharding by user; the other has one queue for all. Or, as `comparison` says, each side has several
-//! gateways: one side shares ten seats for each of them as a fleet, the other has divided them evenly. While they run, `live` shows seats, queues and
-//! latencies; at the end `report` shows the results.
+//! gateways: one side shares ten seats for each of them as a fleet, the other has divided them evenly. While they run, `live`
+//! shows seats, queues and latencies; at the end `report` shows the results.
 //!
 //! Clients start one after the other during a warm-up. Requests that start after it and before the stop are
 //! counted.
+//!
+//! Not here: how a gateway is composed. The caller starts each of them as [`GatewayPlan`] says.
 
 mod client;
 mod comparison;
@@ -31,27 +33,28 @@ use tokio::{
     task::JoinSet,
 };
 
-pub use comparison::DemoComparison;
+pub use comparison::{DemoComparison, SEATS_OF_GATEWAY};
+pub use gateway::{
+    DemoGateway, DemoUser, FleetPlace, GatewayLoad, GatewayPlan, SeatSource, StartFailure,
+};
 pub use live::ProgressDisplay;
+pub use load::{ELEPHANT_CONNECTIONS, users};
 pub use report::{DemoReport, FlowFigures, SideFigures};
 
-use crate::app::StartError;
-use comparison::SEATS_OF_GATEWAY;
-use fairgate_base::{clock::Clock, tasks};
+use fairgate_base::{clock::Clock, descriptor_limit::raise_descriptor_limit, tasks};
 use fairgate_core::{sync::Arc, time::Time};
-use fairgate_fleet_engine::memory::MemoryEngine;
-use fairgate_proxy::{auth::NoRandomness, serve::raise_descriptor_limit};
 use flow::DemoFlow;
-use gateway::{DemoGateway, FleetPlace, GatewayLoad, SeatSource};
 use live::{LiveView, SideProgress};
 use load::LoadSettings;
 use stall::StallWatch;
 use upstream::{ServerModel, StandInServer};
 
+/// The priority level of all requests in the policies.
+pub const LEVEL: &str = "demo";
 /// The policy with fairness.
-const FAIR: &str = include_str!("fair.yaml");
+pub const FAIR: &str = include_str!("fair.yaml");
 /// The policy without fairness.
-const FIFO: &str = include_str!("fifo.yaml");
+pub const FIFO: &str = include_str!("fifo.yaml");
 
 /// The warm-up in which clients start, and the time for the last responses; at most a quarter of the run.
 const SETTLING: Duration = Duration::from_secs(1);
@@ -73,10 +76,7 @@ pub enum DemoError {
     },
     /// A gateway cannot start.
     #[error(transparent)]
-    Start(#[from] StartError),
-    /// The operating system provides no random numbers.
-    #[error(transparent)]
-    NoRandomness(#[from] NoRandomness),
+    Start(StartFailure),
     /// Too few file descriptors: both ends of every connection are in this process.
     #[error(
         "the demonstration needs {DESCRIPTORS} open files, and the limit is {limit}; raise it with \
@@ -86,8 +86,8 @@ pub enum DemoError {
         /// The limit of the process.
         limit: u64,
     },
-    /// The embedded policy is invalid.
-    #[error("the built-in policy is invalid: {0}")]
+    /// The embedded settings of the clients cannot be used.
+    #[error("the built-in settings are invalid: {0}")]
     Embedded(String),
     /// No request was served.
     #[error("no request was served {side}; last error: {failure}")]
@@ -102,13 +102,17 @@ pub enum DemoError {
     Write(#[source] io::Error),
 }
 
-/// Runs for about `length`, or until `interrupt` completes, showing progress on `out`; returns the results. Must
-/// not be called on a runtime.
+/// Starts a gateway.
+pub type StartGateway<'a> = dyn Fn(GatewayPlan) -> Result<Box<dyn DemoGateway>, StartFailure> + 'a;
+
+/// Runs for about `length`, or until `interrupt` completes, showing progress on `out`; returns the results. `start` starts each
+/// gateway. Must not be called on a runtime.
 ///
 /// # Errors
 ///
 /// [`DemoError`], when it cannot run or cannot write.
 pub fn run(
+    start: &StartGateway<'_>,
     comparison: DemoComparison,
     length: Duration,
     display: ProgressDisplay,
@@ -119,7 +123,7 @@ pub fn run(
         return Err(DemoError::Descriptors { limit });
     }
     let runtime = runtime()?;
-    let sides = sides(comparison, &runtime)?;
+    let sides = sides(start, comparison, &runtime)?;
     let mut live = LiveView::new(comparison, display, length);
     let run = Run::new(comparison, length);
     let report = runtime.block_on(run.drive(&sides, interrupt, &mut live, out));
@@ -129,14 +133,16 @@ pub fn run(
 }
 
 /// Starts both sides.
-fn sides(comparison: DemoComparison, runtime: &Runtime) -> Result<[Side; 2], DemoError> {
+fn sides(
+    start: &StartGateway<'_>,
+    comparison: DemoComparison,
+    runtime: &Runtime,
+) -> Result<[Side; 2], DemoError> {
     let [with, without] = comparison.sides();
     let (server, gateways) = (comparison.server(), comparison.gateways());
     let own = vec![SeatSource::Own(SEATS_OF_GATEWAY); gateways as usize];
-    let engine = MemoryEngine::default();
     let place = |number| {
         SeatSource::Fleet(FleetPlace {
-            engine: engine.clone(),
             number,
             gateways,
             seats: server.workers,
@@ -147,8 +153,8 @@ fn sides(comparison: DemoComparison, runtime: &Runtime) -> Result<[Side; 2], Dem
         DemoComparison::Fleet { .. } => ((0..gateways).map(place).collect(), FAIR),
     };
     Ok([
-        Side::start(with, FAIR, server, &shared, runtime)?,
-        Side::start(without, second, server, &own, runtime)?,
+        Side::start(start, with, FAIR, server, &shared, runtime)?,
+        Side::start(start, without, second, server, &own, runtime)?,
     ])
 }
 
@@ -169,15 +175,16 @@ fn runtime() -> Result<Runtime, DemoError> {
 #[derive(Debug)]
 struct Side {
     name: &'static str,
-    gateways: Vec<DemoGateway>,
+    gateways: Vec<Box<dyn DemoGateway>>,
     upstream: StandInServer,
     flows: Vec<Arc<DemoFlow>>,
 }
 
 impl Side {
     fn start(
+        start: &StartGateway<'_>,
         name: &'static str,
-        policy: &str,
+        policy: &'static str,
         server: ServerModel,
         seats: &[SeatSource],
         runtime: &Runtime,
@@ -188,13 +195,16 @@ impl Side {
             source,
         })?;
         let flows = load::flows();
-        let start = |seats: &SeatSource| {
-            DemoGateway::start(policy, &flows, upstream.address(), seats.clone())
+        let plan = |seats: &SeatSource| GatewayPlan {
+            policy,
+            users: users(),
+            upstream: upstream.address(),
+            seats: seats.clone(),
         };
-        let gateways: Result<_, _> = seats.iter().map(start).collect();
+        let gateways: Result<_, _> = seats.iter().map(|seats| start(plan(seats))).collect();
         Ok(Self {
             name,
-            gateways: gateways?,
+            gateways: gateways.map_err(DemoError::Start)?,
             upstream,
             flows,
         })
@@ -294,7 +304,11 @@ impl Run {
 
     fn course(&self, side: &Side) -> LoadSettings {
         LoadSettings {
-            gateways: side.gateways.iter().map(DemoGateway::address).collect(),
+            gateways: side
+                .gateways
+                .iter()
+                .map(|gateway| gateway.address())
+                .collect(),
             mouse_connections: self.comparison.mouse_connections(),
             start: self.start,
             settled: self.settled,

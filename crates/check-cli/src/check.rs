@@ -52,7 +52,7 @@ Examples:
       fairgate check --admission -
 
 Exit codes: 0 usable, possibly with warnings; 1 not usable; 2 wrong usage.")]
-pub(super) struct CheckArgs {
+pub struct CheckArgs {
     /// The configuration file. The default is the built-in configuration.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -179,10 +179,12 @@ struct LevelSummary {
 /// The hint that policies are not kept.
 const NO_STATE: &str = "state.directory is not set: while the policies have errors, the gateway does not start; set it, and the gateway starts with the last good policies";
 
-pub(super) fn run(
-    args: &CheckArgs,
-    streams: &mut CommandStreams<'_>,
-) -> io::Result<CommandOutcome> {
+/// Checks a configuration and its policies, and writes what is wrong and the resulting limits.
+///
+/// # Errors
+///
+/// When a stream cannot be written.
+pub fn run(args: &CheckArgs, streams: &mut CommandStreams<'_>) -> io::Result<CommandOutcome> {
     let inputs = args.policies.policies.iter().chain(&args.budgets);
     let inputs = inputs.chain(&args.admission);
     if inputs.filter(|from| from.as_os_str() == "-").count() > 1 {
