@@ -6,9 +6,10 @@ use std::{
     task::{Context, Poll},
 };
 
+use fairgate_base::clock::Clock;
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_core::{
-    apf::Semantics,
+    apf::{Semantics, scope::StatsScope},
     cells::{FlowCells, Histogram, HistogramTotal},
     rejection::RejectReason,
 };
@@ -90,6 +91,45 @@ impl Service<Call> for Panicky {
             }
             Ok(reply)
         })
+    }
+}
+
+/// Answers with the seats that a request takes, as servers are charged for it.
+#[derive(Clone)]
+struct TellsSeats;
+
+impl Service<Call> for TellsSeats {
+    type Response = Reply;
+    type Error = Refusal;
+    type Future = std::future::Ready<Result<Reply, Refusal>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        let seats = call.context.seats.get().width.to_string();
+        std::future::ready(Ok(http::Response::new(ReplyBody::full(seats))))
+    }
+}
+
+#[tokio::test]
+async fn servers_are_charged_the_seats_that_the_level_counts() {
+    // A request wider than its level counts as wide as the level, or with its full width: see docs/semantics.md.
+    for (semantics, charged) in [(Semantics::Improved, "2"), (Semantics::Compatible, "10")] {
+        let mut rules = Rules::small(2, Full::Reject);
+        rules.semantics = semantics;
+        let gate = Gate::around_under(|cores| rules.flow_control(cores), || TellsSeats, |_| {});
+        let pods = StatsScope {
+            group: b"",
+            resource: b"pods",
+            namespace: None,
+        };
+        gate.flow_control()
+            .with_counts(|counts| counts.seed(Clock::system().now(), &pods, 100_000, None));
+        let mut client = TestClient::http2(gate.address()).await;
+        let list = client.get("/api/v1/pods").await;
+        assert_eq!(body_text(list).await, charged);
     }
 }
 

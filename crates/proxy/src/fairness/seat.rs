@@ -13,8 +13,7 @@ use super::{
     shadow::ShadowedExecution, waiters::Waiter,
 };
 use fairgate_call::{
-    BodyEnd, ClientBody, ExecutionSeats, ReplyGuard, ReplyPipe, RequestContext, RequestKind,
-    UpstreamGuard,
+    BodyEnd, ClientBody, ReplyGuard, ReplyPipe, RequestContext, RequestKind, UpstreamGuard,
 };
 use fairgate_core::{
     apf::{level::Ticket, scope::StatsScope},
@@ -68,8 +67,13 @@ impl Seat {
         kind: RequestKind,
         since: Time,
     ) -> Self {
+        let mut seats = context.seats.get();
         let (is_seated, shadowed) = match hold {
             Hold::Ticket(ticket, until) => {
+                if seats.width > 1 {
+                    // A request that is wider than its level counts as wide as that.
+                    seats.width = ticket.seats().clamp(1, seats.width);
+                }
                 // Kept in the core's table, so that it can be taken away from a request that keeps it for too long.
                 gate.hold(waiter, ticket, until);
                 (true, None)
@@ -80,12 +84,8 @@ impl Seat {
         let access = Access::of(&digest.info.verb);
         gate.cells.executing(access).enter();
         let limited = limited && is_seated;
-        let is_limited = limited;
-        let seats = context.seats.get();
-        context.seats.set(ExecutionSeats {
-            is_limited,
-            ..seats
-        });
+        seats.is_limited = limited;
+        context.seats.set(seats);
         Self {
             gate,
             limited,
