@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use fairgate_core::apf::Seats;
+use serde::Serialize;
 
 use super::{
     load::{ELEPHANT_CONNECTIONS, MICE},
@@ -17,7 +18,8 @@ pub const SEATS_OF_GATEWAY: Seats = 10;
 const USERS: u32 = 1 + MICE;
 
 /// What the demonstration compares. Both sides have as many seats and the same load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
 pub enum DemoComparison {
     /// One gateway with fair queuing beside one with a single queue.
     Fairness,

@@ -18,17 +18,16 @@ const LONG_STALL: Duration = Duration::from_millis(50);
 /// A Jain's index of at least this counts as fair.
 const EVEN: f64 = 0.95;
 
-/// The results of both sides. As JSON `{"with": {"flows": […], "jain": x}, "without": {…}}`; as text a
-/// table and a verdict.
+/// The results of both sides. As JSON `{"comparison": {"kind": "fleet", "gateways": 3}, "with": {"flows": […], "jain": x},
+/// "without": {…}}`; as text a table and a verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
+    /// What the two sides are.
+    pub comparison: DemoComparison,
     /// With fairness, or with a fleet.
     pub with: SideFigures,
     /// With one queue for all, or with seats divided evenly among gateways.
     pub without: SideFigures,
-    /// What the two sides are.
-    #[serde(skip)]
-    pub comparison: DemoComparison,
     /// Whether it was stopped early.
     #[serde(skip)]
     pub interrupted: bool,

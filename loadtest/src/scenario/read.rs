@@ -355,6 +355,14 @@ fn event(fields: &mut Fields<'_>) -> ScenarioEvent {
             .error(&path, problem, "write exactly one of them");
     }
     let has_server = fields.has("server");
+    if has_server && !fields.has("slowdown") && !fields.has("upstream") {
+        let path = format!("{}.server", fields.path);
+        fields.reader.error(
+            &path,
+            "it has an effect with slowdown and upstream only",
+            "remove it",
+        );
+    }
     let server = fields.get("server", 1, values::count_from(1));
     let server = if has_server {
         EventServer::Numbered(server)

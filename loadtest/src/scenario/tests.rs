@@ -94,6 +94,11 @@ fn rules_that_involve_several_keys_are_checked() {
         ),
         (
             "expect:",
+            "events: [{at: 1s, gateway: restart, server: 1}]\nexpect:",
+            "events[0].server: it has an effect with slowdown and upstream only",
+        ),
+        (
+            "expect:",
             "upstream: {servers: 3, capacity: 10}\nexpect:",
             "it cannot be divided equally among 3 servers",
         ),
