@@ -319,7 +319,12 @@ impl FleetSeats {
 
 impl SeatUser for FleetSeats {
     fn load(&self) -> Load {
-        lock(&self.received).load(self.flow_control.dispatcher())
+        let dispatcher = self.flow_control.dispatcher();
+        // With one server behind it, the policy divides what the configuration says, whether the server can be reached or not.
+        let reached = self.servers.as_ref();
+        let reach = reached.map(|_| dispatcher.view().policy().settings().total_seats);
+        let load = lock(&self.received).load(dispatcher);
+        Load { reach, ..load }
     }
 
     fn sample(&self) {

@@ -2,12 +2,14 @@
 //!
 //! Borrowing over the demand of all gateways gives each level its limit in the fleet. In a level, flows get weighted
 //! max-min shares; a tenant's flows weigh at most `tenant_weight` together, counted over the fleet. Each share is split over gateways
-//! by the flow's demand there. Seats that nobody asks for are spread evenly.
+//! by the flow's demand there. Seats that nobody asks for are spread evenly. A gateway has no more than it reaches (`reach`).
 //!
 //! Flows that a gateway does not name are one for each tenant that it tells of, with the weight of all of them. What else it asks for
 //! counts as one flow that weighs as much as there are tenants, 1 each.
 //!
 //! Not here: whether these seats are free to be granted (`book`).
+
+mod reach;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +26,7 @@ use crate::{
     records::{LevelGrant, LevelLoad, Report},
     tenants::tenants_of,
 };
+use reach::{Reach, keep_within_reach};
 
 /// One level of the policy.
 #[derive(Clone, Debug)]
@@ -51,7 +54,8 @@ pub struct FleetDivision {
 const PARTS: f64 = 1e6;
 
 impl FleetDivision {
-    /// The target of each gateway, in the order of the reports. Sums to `pool`, or to the floors if these are more.
+    /// The target of each gateway, in the order of the reports. Sums to `pool`, or to the floors if these are more; to less if the
+    /// gateways together reach less.
     ///
     /// `O(levels · flows²)` with few allocations; for a timer.
     pub fn targets(&self, reports: &[&Report], pool: Seats) -> Vec<SeatTarget> {
@@ -67,8 +71,26 @@ impl FleetDivision {
                 });
             }
         }
+        keep_within_reach(&mut targets, &self.reaches(reports));
         self.raise_to_floors(&mut targets);
         targets
+    }
+
+    /// What each gateway can use.
+    fn reaches(&self, reports: &[&Report]) -> Vec<Reach> {
+        let demand = |report: &Report, level: &FleetLevel| {
+            let own = report.levels.iter().find(|own| own.level == level.name);
+            own.map_or(0, |own| own.demand)
+        };
+        let reach = |report: &&Report| Reach {
+            seats: report.reach.unwrap_or(Seats::MAX),
+            demand: self
+                .levels
+                .iter()
+                .map(|level| demand(report, level))
+                .collect(),
+        };
+        reports.iter().map(reach).collect()
     }
 
     /// The limit of each level over the fleet; sums to `pool`.

@@ -64,6 +64,8 @@ struct LastReport {
     demand: Seats,
     /// The flows that were named or told of by tenant.
     flows: u32,
+    /// [`Load::reach`].
+    reach: Option<Seats>,
     epoch: Epoch,
 }
 
@@ -113,6 +115,8 @@ pub enum LedgerOutcome {
 pub struct Load {
     /// Seats executing.
     pub executing: Seats,
+    /// [`Report::reach`].
+    pub reach: Option<Seats>,
     /// By level.
     pub levels: Vec<LevelLoad>,
     /// The most active flows.
@@ -244,8 +248,8 @@ impl FleetGateway {
         let changed = (held, load.demand(), self.epoch) != (last.held, last.demand, last.epoch);
         // A tenant may have many more flows at once without asking for more seats.
         let flows = load.flows().abs_diff(last.flows) > last.flows / 8;
-        let due =
-            changed || flows || self.has_work_to_tell(load) || self.acknowledged < self.needed;
+        let changed = changed || flows || load.reach != last.reach;
+        let due = changed || self.has_work_to_tell(load) || self.acknowledged < self.needed;
         // A quarter, so that reports may fail or be late before the grant expires.
         elapsed >= self.settings.lease / 4 || (due && elapsed >= self.settings.report_interval)
     }
@@ -277,6 +281,7 @@ impl FleetGateway {
             held: limit.max(load.executing),
             demand: load.demand(),
             flows: load.flows(),
+            reach: load.reach,
             epoch: self.epoch,
         };
         for flow in &load.flows {
@@ -297,6 +302,7 @@ impl FleetGateway {
             settled: now >= self.settled_from,
             leaving: self.phase == GatewayPhase::Leaving,
             terms: self.settings.terms(),
+            reach: load.reach,
             levels: load.levels,
             flows: load.flows,
             tenants: load.tenants,
@@ -405,17 +411,8 @@ mod tests {
         Time::from_nanos(millis * 1_000_000)
     }
 
-    #[test]
-    fn what_a_flow_of_several_gateways_received_is_told_although_nothing_else_changes() {
-        let load = |flow, work| Load {
-            flows: vec![FlowLoad {
-                level: "low".to_owned(),
-                flow,
-                work,
-                ..FlowLoad::default()
-            }],
-            ..Load::default()
-        };
+    /// A gateway with a grant of five seats, whose flow 7 uses other gateways, too.
+    fn granted() -> FleetGateway {
         let settings = Settings::new(3, 1, Reclaim::Prompt);
         let identity = GatewayRun {
             name: "a".to_owned(),
@@ -443,6 +440,34 @@ mod tests {
             ..SeatLedger::default()
         };
         gateway.apply(at(1), &ledger);
+        gateway
+    }
+
+    #[test]
+    fn a_report_is_due_when_a_server_is_lost_or_reached_again() {
+        let load = |reach| Load {
+            reach: Some(reach),
+            ..Load::default()
+        };
+        let mut gateway = granted();
+        let (report, _) = gateway.report(at(100), load(30));
+        assert_eq!(report.reach, Some(30));
+        assert!(!gateway.is_report_due(at(200), &load(30)), "no change");
+        assert!(gateway.is_report_due(at(200), &load(20)));
+    }
+
+    #[test]
+    fn what_a_flow_of_several_gateways_received_is_told_although_nothing_else_changes() {
+        let load = |flow, work| Load {
+            flows: vec![FlowLoad {
+                level: "low".to_owned(),
+                flow,
+                work,
+                ..FlowLoad::default()
+            }],
+            ..Load::default()
+        };
+        let mut gateway = granted();
         let _ = gateway.report(at(100), load(7, 50));
         assert!(!gateway.is_report_due(at(200), &load(7, 50)), "no change");
         assert!(!gateway.is_report_due(at(150), &load(7, 60)), "too early");

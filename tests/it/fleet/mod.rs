@@ -223,6 +223,22 @@ async fn until_seats(members: &[Member], holds: impl Fn(&[usize]) -> bool) {
     assert!(waited.is_ok(), "the gateways still have {last:?} seats");
 }
 
+/// Waits until a metric of a gateway has a value.
+async fn until_metric(member: &Member, metric: &str, value: u64) {
+    let line = format!("{metric} {value}");
+    soon(async {
+        loop {
+            let mut operator = TestClient::http1(member.running().admin_address()).await;
+            let text = body_text(operator.get("/metrics").await).await;
+            if text.lines().any(|found| found == line) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
 /// Whether all seats are granted, and all gateways have as many: but for one that rounding gives to each of two levels.
 fn is_even(seats: &[usize]) -> bool {
     seats.iter().sum::<usize>() == LIMIT && are_close(seats)
@@ -425,8 +441,8 @@ async fn a_user_of_ever_new_namespaces_at_three_gateways_weighs_as_at_one() {
     assert!(most <= LIMIT, "{most} requests executed at a time");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn three_gateways_share_the_seats_of_each_of_three_servers() {
+/// Servers of one cluster with so many seats, and what executes at all of them.
+fn servers_with<const N: usize>(seats: [usize; N]) -> ([Arc<Server>; N], Arc<Executing>) {
     let (objects, together) = (Arc::default(), Arc::<Executing>::default());
     let server = |seats| {
         Arc::new(Server {
@@ -436,7 +452,45 @@ async fn three_gateways_share_the_seats_of_each_of_three_servers() {
             ..Server::default()
         })
     };
-    let servers = [3, 6, 9].map(server);
+    (seats.map(server), together)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_does_not_reach_a_server_leaves_its_seats_to_the_others() {
+    let (servers, _) = servers_with([6, 12]);
+    let mut members = three_before(&servers).await;
+    // Who coordinates says how many seats there are: those of the servers that it reaches.
+    let cut_off = soon(async {
+        loop {
+            for (index, member) in members.iter().enumerate() {
+                if member.fleet().await["coordinator"] == true {
+                    return (index + 1) % members.len();
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    members[cut_off].doors.pop();
+    let mut clients = Vec::new();
+    for (index, member) in members.iter().enumerate() {
+        if index != cut_off {
+            clients.extend(member.clients("alice", 4));
+        }
+    }
+    until_metric(&members[cut_off], "fairgate_total_seats", 6).await;
+    // It asks for all seats, as the others ask for few.
+    clients.extend(members[cut_off].clients("bob", 36));
+    until_seats(&members, |seats| {
+        seats.iter().sum::<usize>() == 18 && seats[cut_off] == 6
+    })
+    .await;
+    clients.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_gateways_share_the_seats_of_each_of_three_servers() {
+    let (servers, together) = servers_with([3, 6, 9]);
     let limit: usize = servers.iter().map(|server| server.seats).sum();
     let members = three_before(&servers).await;
     let mut clients = members[0].clients("alice", 2 * limit);

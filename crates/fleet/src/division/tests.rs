@@ -117,6 +117,24 @@ fn every_gateway_has_its_floor_and_no_more_is_given_than_there_is() {
 }
 
 #[test]
+fn what_a_gateway_does_not_reach_goes_to_who_lacks_it() {
+    let division = division(vec![level("low", 30, 30)]);
+    let mut reports = [1, 2, 3].map(|flow| report(&[(flow, flow, 100)]));
+    reports[1].reach = Some(4);
+    assert_eq!(seats(&division, &reports, 30), [13, 4, 13]);
+    // What nobody asks for is spread over those that reach it.
+    let mut reports = [0, 0, 5].map(|demand| report(&[(7, 7, demand)]));
+    reports[2].reach = Some(10);
+    let spread = seats(&division, &reports, 30);
+    assert_eq!((spread.iter().sum::<Seats>(), spread[2]), (30, 10));
+    // What nobody reaches is left out, but for the floors.
+    for report in &mut reports {
+        report.reach = Some(0);
+    }
+    assert_eq!(seats(&division, &reports, 30), [0, 0, 0]);
+}
+
+#[test]
 fn flows_that_are_not_named_weigh_together_what_their_tenant_may() {
     let many = TenantLoad {
         level: "low".to_owned(),

@@ -23,6 +23,7 @@ pub(crate) fn report_of(name: &str) -> Report {
         settled: true,
         leaving: false,
         terms: String::new(),
+        reach: None,
         levels: Vec::new(),
         flows: Vec::new(),
         tenants: Vec::new(),
