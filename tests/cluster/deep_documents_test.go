@@ -20,6 +20,8 @@ type deepWrite struct {
 	// body has a value for %s, above which so many levels are.
 	body  string
 	above int
+	// stored is how many levels are above the value in the object that a patch makes; the same, if it is 0.
+	stored int
 	// levels of all of the document.
 	levels []int
 }
@@ -56,7 +58,7 @@ func TestDeepDocumentsAreReadAsDeepAsByTheServer(t *testing.T) {
 		succeeds(t, plain.must(ctx, "POST", made[0], made[1], 201, 409))
 	}
 	depth := func(more string) string {
-		return `{"apiVersion":"deep.example.com/v1","kind":"Depth","metadata":{"name":"d"}` + more + `}`
+		return `{"apiVersion":"deep.example.com/v1","kind":"Depth","metadata":{"name":"d"},"kept":{"a":{}}` + more + `}`
 	}
 	succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
 		answer, err := plain.send(ctx, http.MethodPost, depths, jsonType, []byte(depth("")))
@@ -69,18 +71,21 @@ func TestDeepDocumentsAreReadAsDeepAsByTheServer(t *testing.T) {
 		answer, err := through.send(ctx, http.MethodPost, maps+"?dryRun=All", jsonType, []byte(denied))
 		return answer.code == http.StatusUnprocessableEntity && answer.reason != "", err
 	}))
+	deeper := []int{600, deepestDocument - 1, deepestDocument, deepestDocument + 1}
 	all, kept := []int{600, deepestDocument, deepestDocument + 1, 3 * deepestDocument}, []int{600, deepestDocument - 100, deepestDocument + 1}
 	for _, write := range []deepWrite{
-		{http.MethodPost, maps + "?dryRun=All", jsonType, `{"metadata":{"name":"n"},"unknown":%s}`, 1, all},
-		{http.MethodPut, maps + "/m", jsonType, `{"metadata":{"name":"m"},"unknown":%s}`, 1, all},
-		{http.MethodPatch, maps + "/m", "application/merge-patch+json", `{"unknown":%s}`, 1, all},
-		{http.MethodPatch, maps + "/m", "application/json-patch+json", `[{"op":"add","path":"/unknown","value":%s}]`, 2, all},
-		{http.MethodDelete, maps + "/m", jsonType, `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"],"unknown":%s}`, 1, all},
+		{http.MethodPost, maps + "?dryRun=All", jsonType, `{"metadata":{"name":"n"},"unknown":%s}`, 1, 0, all},
+		{http.MethodPut, maps + "/m", jsonType, `{"metadata":{"name":"m"},"unknown":%s}`, 1, 0, all},
+		{http.MethodPatch, maps + "/m", "application/merge-patch+json", `{"unknown":%s}`, 1, 0, all},
+		{http.MethodPatch, maps + "/m", "application/json-patch+json", `[{"op":"add","path":"/unknown","value":%s}]`, 2, 0, all},
+		{http.MethodDelete, maps + "/m", jsonType, `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"],"unknown":%s}`, 1, 0, all},
+		// The patch can be read, but not what it makes of the object, which is a level deeper.
+		{http.MethodPatch, depths + "/d?dryRun=All", "application/json-patch+json", `[{"op":"add","path":"/kept/a/b","value":%s}]`, 2, 3, deeper},
 		// The server notes who owns each of these levels, deeper than they are, and cannot read that again beyond its bound.
-		{http.MethodPost, depths + "?dryRun=All", jsonType, strings.Replace(depth(`,"spec":%s`), `"d"`, `"n"`, 1), 1, kept},
-		{http.MethodPatch, depths + "/d?dryRun=All", "application/merge-patch+json", `{"spec":%s}`, 1, kept},
-		{http.MethodPatch, depths + "/d?dryRun=All", "application/json-patch+json", `[{"op":"add","path":"/spec","value":%s}]`, 2, kept},
-		{http.MethodPatch, depths + "/d?dryRun=All&fieldManager=deep", "application/apply-patch+yaml", depth(`,"spec":%s`), 1, kept},
+		{http.MethodPost, depths + "?dryRun=All", jsonType, strings.Replace(depth(`,"spec":%s`), `"d"`, `"n"`, 1), 1, 0, kept},
+		{http.MethodPatch, depths + "/d?dryRun=All", "application/merge-patch+json", `{"spec":%s}`, 1, 0, kept},
+		{http.MethodPatch, depths + "/d?dryRun=All", "application/json-patch+json", `[{"op":"add","path":"/spec","value":%s}]`, 2, 0, kept},
+		{http.MethodPatch, depths + "/d?dryRun=All&fieldManager=deep", "application/apply-patch+yaml", depth(`,"spec":%s`), 1, 0, kept},
 	} {
 		for _, brackets := range [][2]string{{"[", "]"}, {`{"a":`, "}"}} {
 			for _, levels := range write.levels {
@@ -94,7 +99,9 @@ func TestDeepDocumentsAreReadAsDeepAsByTheServer(t *testing.T) {
 				if got.code != want.code || got.message != want.message {
 					t.Errorf("%s %s %s, %d levels of %s: %d %.300q, want %d %.300q", write.method, write.path, write.media, levels, brackets[0], got.code, got.message, want.code, want.message)
 				}
-				if accepted := want.code < 300; accepted != (levels <= deepestDocument) {
+				// What the patch adds is deeper in the object.
+				below := max(0, write.stored-write.above)
+				if accepted := want.code < 300; accepted != (levels+below <= deepestDocument) {
 					t.Errorf("%s %s %s, %d levels of %s: the server says %d %.300q", write.method, write.path, write.media, levels, brackets[0], want.code, want.message)
 				}
 			}

@@ -191,6 +191,9 @@ pub(crate) fn patched(
         PatchError::BadRequest(text) => StatusError::bad_request(text),
         PatchError::TooLarge(text) => StatusError::too_large(&text),
         PatchError::Unprocessable => StatusError::unprocessable(),
+        PatchError::TooDeep { patched, why } => {
+            StatusError::invalid("", "", "", &[ApiFieldError::patched(&patched, why)])
+        }
         PatchError::Internal(text) => StatusError::internal(text),
     })?;
     let mut problems = std::mem::take(&mut patched.problems);

@@ -243,6 +243,9 @@ fn fault_of(error: PatchError) -> StatusError {
         PatchError::BadRequest(text) => StatusError::bad_request(text),
         PatchError::TooLarge(text) => StatusError::too_large(&text),
         PatchError::Unprocessable => StatusError::unprocessable(),
+        PatchError::TooDeep { patched, why } => {
+            StatusError::invalid("", "", "", &[ApiFieldError::patched(&patched, why)])
+        }
         PatchError::Internal(text) => StatusError::internal(text),
     }
 }

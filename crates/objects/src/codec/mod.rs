@@ -28,6 +28,7 @@ pub mod yaml;
 pub use crate::schema::canonical::EmptyValues;
 pub use decode::{DecodedObject, ExpectedType, decode_body, decode_options};
 pub use registered::{BodyFormat, DecodeError, RegisteredType, built_in_types};
+pub(crate) use type_meta::no_type_meta;
 pub use type_meta::{check_custom_type, check_patched_type, check_type, unreadable};
 
 /// How unknown and duplicate fields are handled: the parameter `fieldValidation`.

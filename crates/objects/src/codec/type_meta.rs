@@ -234,7 +234,7 @@ fn internal_package(group: &str) -> &str {
     }
 }
 
-pub(super) fn no_type_meta(error: &dyn fmt::Display) -> String {
+pub(crate) fn no_type_meta(error: &dyn fmt::Display) -> String {
     format!("couldn't get version/kind; json parse error: {error}")
 }
 

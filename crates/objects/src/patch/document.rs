@@ -18,6 +18,9 @@ const MAX_COPIED: usize = 3 * 1024 * 1024;
 /// beyond any use, and prevents that ten thousand operations on one huge list take minutes.
 const MAX_WORK: usize = 16 * 1024 * 1024;
 
+/// How many levels a patched document may nest beyond [`MAX_DEPTH`], which is found out when all operations are applied, as in the server.
+const MAX_EXCESS: usize = 100;
+
 /// An operation does not fit the document. The response does not say why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DoesNotApply;
@@ -145,6 +148,11 @@ impl JsonDocument {
         }
     }
 
+    /// The bracket that opens the first object or list beyond [`MAX_DEPTH`], in the order of the text; none if the document is not as deep.
+    pub(super) fn too_deep(&self) -> Option<u8> {
+        beyond(&self.root, MAX_DEPTH)
+    }
+
     fn check_work(&self) -> Result<(), DoesNotApply> {
         if self.work > MAX_WORK {
             return Err(DoesNotApply);
@@ -156,11 +164,12 @@ impl JsonDocument {
 /// Refuses a value that would make the document too deep for the code that recurses over it later.
 fn check_depth(pointer: &str, value: &Value) -> Result<(), DoesNotApply> {
     let above = pointer.matches('/').count();
-    let room = MAX_DEPTH.checked_sub(above).ok_or(DoesNotApply)?;
-    if fits(value, room) {
-        Ok(())
-    } else {
-        Err(DoesNotApply)
+    let room = (MAX_DEPTH + MAX_EXCESS)
+        .checked_sub(above)
+        .ok_or(DoesNotApply)?;
+    match beyond(value, room) {
+        None => Ok(()),
+        Some(_) => Err(DoesNotApply),
     }
 }
 
@@ -204,17 +213,17 @@ fn gap(text: &str, length: usize) -> Option<usize> {
     (at <= length).then_some(at)
 }
 
-/// Whether no more than `room` lists and objects of a value are open at once.
-fn fits(value: &Value, room: usize) -> bool {
+/// The bracket of the first list or object in a value of which more than `room` are open at once; none if there is none.
+fn beyond(value: &Value, room: usize) -> Option<u8> {
     let inside = room.checked_sub(1);
-    match value {
-        Value::Array(items) => {
-            inside.is_some_and(|inside| items.iter().all(|item| fits(item, inside)))
+    match (value, inside) {
+        (Value::Array(_), None) => Some(b'['),
+        (Value::Object(_), None) => Some(b'{'),
+        (Value::Array(items), Some(inside)) => items.iter().find_map(|item| beyond(item, inside)),
+        (Value::Object(map), Some(inside)) => {
+            map.values().find_map(|member| beyond(member, inside))
         }
-        Value::Object(map) => {
-            inside.is_some_and(|inside| map.values().all(|member| fits(member, inside)))
-        }
-        _ => true,
+        _ => None,
     }
 }
 
@@ -289,7 +298,7 @@ mod tests {
                 steps += 1;
             }
             assert!(steps > 5);
-            assert!(fits(&document.root, MAX_DEPTH));
+            assert!(beyond(&document.root, MAX_DEPTH + MAX_EXCESS).is_none());
         });
     }
 

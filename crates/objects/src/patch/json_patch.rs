@@ -13,9 +13,12 @@ use super::{
 };
 use crate::{
     codec::{
-        FieldValidation, json,
+        FieldValidation,
+        json::{self, SyntaxError},
+        no_type_meta,
         tree::{JsonMember, JsonNode},
     },
+    go,
     schema::canonical::{MAX_PROBLEMS, Source as _},
 };
 use fairgate_gotext::Quoted;
@@ -31,7 +34,8 @@ const MEMBERS: [&str; 4] = ["op", "path", "from", "value"];
 /// # Errors
 ///
 /// [`PatchError::BadRequest`], if the patch is not a list of operations; [`PatchError::TooLarge`], if
-/// there are more than 10000; [`PatchError::Unprocessable`], if one does not fit the object.
+/// there are more than 10000; [`PatchError::Unprocessable`], if one does not fit the object; [`PatchError::TooDeep`], if the server could not
+/// read what they make of it.
 pub fn json_patch(
     object: &Value,
     patch: &[u8],
@@ -62,6 +66,11 @@ pub fn json_patch(
     let mut document = JsonDocument::new(object.clone());
     for operation in operations {
         apply(&mut document, operation).map_err(|DoesNotApply| PatchError::Unprocessable)?;
+    }
+    if let Some(open) = document.too_deep() {
+        let patched = go::json(&document.root);
+        let why = no_type_meta(&SyntaxError::TooDeep(open));
+        return Err(PatchError::TooDeep { patched, why });
     }
     Ok(Patched {
         value: document.root,

@@ -40,6 +40,14 @@ pub enum PatchError {
     /// 422, reason `Invalid`, empty details: the patch does not fit the object.
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable,
+    /// 422, reason `Invalid`: the patched object, as JSON, nests deeper than a text may, and why it cannot be read.
+    #[error("patch: Invalid value: {patched}: {why}")]
+    TooDeep {
+        /// What failures quote as the invalid value, before quoting.
+        patched: String,
+        /// What reading it says.
+        why: String,
+    },
     /// 500 without a reason: errors for which upstream has no better status.
     #[error("{0}")]
     Internal(String),

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{
+    codec::json::MAX_DEPTH,
     deep_documents::on_half_of_the_stack,
     schema::{
         Struct, Type,
@@ -169,6 +170,7 @@ fn patches_do_what_they_do_on_the_server() {
             Err(PatchError::BadRequest(_)) => "bad request",
             Err(PatchError::TooLarge(_)) => "too large",
             Err(PatchError::Unprocessable) => "unprocessable",
+            Err(PatchError::TooDeep { .. }) => "undecodable",
             Err(PatchError::Internal(_)) => "internal",
             Ok(_) => "none",
         };
@@ -262,6 +264,35 @@ fn no_truncated_or_corrupted_patch_panics() {
             }
         }
     }
+}
+
+#[test]
+fn what_nests_too_deep_once_it_is_patched_is_refused_as_unreadable() {
+    on_half_of_the_stack(|| {
+        let object = json!({"a": {"b": {}}});
+        for (open, close) in [("[", "]"), (r#"{"x":"#, "}")] {
+            let patched = |levels: usize| {
+                let value = format!("{}0{}", open.repeat(levels), close.repeat(levels));
+                let patch = format!(r#"[{{"op":"add","path":"/a/b/c","value":{value}}}]"#);
+                json_patch(&object, patch.as_bytes(), FieldValidation::Warn).map(|_| ())
+            };
+            assert_eq!(patched(MAX_DEPTH - 3), Ok(()));
+            let Err(PatchError::TooDeep { patched, why }) = patched(MAX_DEPTH - 2) else {
+                panic!("the result nests 10 001 levels deep");
+            };
+            assert!(
+                patched.starts_with(&format!(r#"{{"a":{{"b":{{"c":{open}"#)),
+                "{patched:.40}"
+            );
+            let bracket = &open[..1];
+            assert_eq!(
+                why,
+                format!(
+                    "couldn't get version/kind; json parse error: invalid character '{bracket}' exceeded max depth"
+                )
+            );
+        }
+    });
 }
 
 #[test]
