@@ -41,7 +41,7 @@ func PrecedenceSessions() []Session {
 			all = append(all, j.Session)
 		}
 	}
-	return all
+	return append(all, precededTokens(), precededInvalid())
 }
 
 // denyAll makes an object "@x", and then policies that deny everything.
@@ -248,4 +248,52 @@ func precededPaths(j *judgement, kind precededKind) {
 			j.delete(path)
 		}
 	}
+}
+
+// precededTokens are requests for tokens that a policy denies, which says whether it sees the UID of the account.
+func precededTokens() Session {
+	j := newJudgement("before-tokens")
+	j.begin()
+	j.post(in("serviceaccounts"), `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"@robot"}}`)
+	j.post(in("pods"), of(podDocument, "@p"))
+	seen := fmt.Sprintf(`"messageExpression":%q`, `request.resource.resource + ' ' + request.name + ' ' + object.metadata.?name.orValue('-') + ' ' + object.metadata.?namespace.orValue('-') + ' ' + `+
+		`string(object.metadata.?uid.orValue('') == '{{uid:@robot}}') + ' ' + string(has(object.metadata.creationTimestamp))`)
+	j.post(policiesPath, judgedPolicy("@a", rules(rule("", "serviceaccounts/token,pods/eviction,pods/binding", "CREATE")), mustHold(validation("false", seen))))
+	j.post(bindingsPath, binding("@a", `spec.validationActions=["Deny"]`))
+	j.settle()
+	token := `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{},"spec":{"audiences":["a"]}}`
+	for _, edits := range [][]string{
+		nil, {"-metadata"}, {`metadata.name="@robot"`}, {`metadata.name="other"`}, {`metadata.namespace="other"`}, {`metadata.namespace="@ns"`}, {`metadata.uid="{{uid:@robot}}"`}, {`metadata.uid="` + forgedUID + `"`},
+		{`metadata.creationTimestamp="2019-01-01T00:00:00Z"`}, {`spec.expirationSeconds=5`}, {`spec.expirationSeconds=599`}, {`spec.expirationSeconds=600`}, {`spec.expirationSeconds=4294967296`}, {`spec.expirationSeconds=4294967297`},
+		{`metadata.name="other"`, `metadata.uid="` + forgedUID + `"`}, {`metadata.uid="` + forgedUID + `"`, `spec.expirationSeconds=5`}, {`metadata.name="other"`, `metadata.namespace="other"`},
+	} {
+		for _, name := range []string{"@robot", "@none"} {
+			j.post(in("serviceaccounts/"+name+"/token"), edited(token, edits...))
+		}
+	}
+	for _, namespace := range []string{"@ns", "other", ""} {
+		j.post(in("pods/@p/eviction"), edited(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"@p"}}`, `metadata.namespace="`+namespace+`"`))
+		j.post(in("pods/@p/binding"), edited(`{"apiVersion":"v1","kind":"Binding","metadata":{"name":"@p"},"target":{"kind":"Node","name":"n"}}`, `metadata.namespace="`+namespace+`"`))
+	}
+	j.end(in("pods"), in("serviceaccounts"))
+	return j.Session
+}
+
+// precededInvalid are objects that are not valid, and denied: a server validates an object before it asks its policies, whatever the verb.
+func precededInvalid() Session {
+	j := newJudgement("before-invalid")
+	j.denyAll(precededKinds[0])
+	j.post(in("configmaps"), of(configMapDocument, "@Not_Valid"))
+	j.post(in("pods"), edited(of(podDocument, "@p"), `spec.containers=[]`))
+	item, wrong := in("configmaps/@x"), `metadata.labels.a="not valid"`
+	j.put(item, of(configMapDocument, "@x", wrong))
+	j.patch(item, mergePatch, edited(`{}`, wrong))
+	j.patch(item, strategic, edited(`{}`, wrong))
+	j.patch(item, jsonPatch, `[{"op":"add","path":"/metadata/annotations","value":{"not valid":"a"}}]`)
+	j.put(in("coordination.k8s.io/v1:leases/@new"), `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"@new"},"spec":{"leaseDurationSeconds":-1}}`)
+	j.post(in("judged.example.com/v1:things"), of(thingDocument, "@n", `metadata.labels.a="not valid"`))
+	// An apply is evaluated by its dry run.
+	j.apply(item, "me", of(configMapDocument, "@x", wrong))
+	j.end(in("configmaps"), in("pods"))
+	return j.Session
 }

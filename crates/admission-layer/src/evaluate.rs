@@ -367,6 +367,7 @@ impl Evaluation {
             name: self.name_source(),
             owner: self.plan.owner.clone(),
             has_defaults: self.plan.reads_defaults,
+            account: self.token_account().await?,
             strictness: self.strictness(),
         })
     }

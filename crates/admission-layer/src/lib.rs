@@ -64,6 +64,7 @@ mod request_document;
 mod side;
 #[cfg(test)]
 mod tests;
+mod token_requests;
 mod unknown_writes;
 mod upstream;
 mod wait_layer;

@@ -33,6 +33,9 @@ impl CheckedBody<'_> {
     /// Notes the server's errors.
     pub(crate) fn check(&self, findings: &mut BodyFindings) {
         if !self.strategy.is_whole() {
+            if self.strategy.is_posted() {
+                findings.note(self.wrong_namespace());
+            }
             return;
         }
         findings.note(self.wrong_namespace());

@@ -19,6 +19,7 @@ use crate::{
     object::object_name::{self, NameSource},
     object::objects,
     request::facts::WriteFacts,
+    token_requests::{self, TokenAccount},
 };
 use fairgate_admission::Fidelity;
 
@@ -65,6 +66,8 @@ pub(crate) struct BodyObject {
     pub(crate) owner: Option<String>,
     /// Whether the defaults of its kind are set. If no policy reads them, that is left out.
     pub(crate) has_defaults: bool,
+    /// The service account, if the body is a request for a token of it.
+    pub(crate) account: Option<TokenAccount>,
     pub(crate) strictness: BodyStrictness,
 }
 
@@ -165,6 +168,9 @@ impl BodyObject {
             }
         };
         self.check(&object, old, facts);
+        if let Some(account) = &self.account {
+            account.settle(&mut object, facts);
+        }
         if self.fidelity > Fidelity::AsSent {
             if matches!(self.reading, BodyReading::Object(_)) {
                 objects::complete(&mut object, facts);
@@ -184,6 +190,9 @@ impl BodyObject {
             let [group, version, kind] = [kind.group, kind.version, kind.kind];
             defaults::apply(group, version, kind, &mut object);
             defaults::apply_times(group, version, kind, &mut object, &self.fresh.time());
+        }
+        if self.account.is_some() {
+            token_requests::note_duration(&object, facts);
         }
         if self.is_new {
             self.name(&mut object, facts)?;

@@ -135,6 +135,7 @@ fn completed(line: &Value, unread: UnreadParts) -> Result<Value, String> {
         name: NameSource::Client,
         owner: None,
         has_defaults: true,
+        account: None,
         strictness: BodyStrictness {
             validation: FieldValidation::Warn,
             duplicates: Vec::new(),

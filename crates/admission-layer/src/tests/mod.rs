@@ -19,6 +19,7 @@ mod patches;
 mod refusals;
 mod staleness;
 mod test_cluster;
+mod token_requests;
 mod unread_resources;
 mod verdicts;
 mod versions;

@@ -146,7 +146,10 @@ impl Posted {
             Self::Wiped | Self::Kept => {}
             Self::Token => {
                 if let Some(metadata) = metadata_mut(object) {
+                    // The one of the service account, if that is known.
+                    let known = metadata.remove("uid").filter(|uid| *uid != "");
                     fresh.fill(metadata);
+                    metadata.extend(known.map(|uid| ("uid".to_owned(), uid)));
                 }
                 if let Some(members) = object.as_object_mut() {
                     // Go encodes an empty time that is no pointer as null.
