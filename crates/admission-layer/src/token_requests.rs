@@ -1,36 +1,15 @@
-//! Requests for tokens of service accounts: what a server makes of one by the account, and refuses before it asks its policies.
+//! Reads the service account that a token is requested for.
 //!
-//! Source: Kubernetes `pkg/registry/core/serviceaccount/storage/token.go` and `pkg/apis/authentication/validation`.
-//!
-//! Not here: the audiences of a request without any, which are those of the server's configuration, and what the token is bound to.
+//! Not here: what a server makes of the request by it ([`TokenAccount`]).
 
 use fairgate_admission::Fidelity;
-use fairgate_apihttp::status_error::StatusError;
-use fairgate_objects::field_error::ApiFieldError;
-use serde_json::{Map, Value, json};
 
 use crate::{
     evaluate::{Evaluation, Unevaluated},
-    object::object_errors::not_found,
     object::objects,
-    request::facts::WriteFacts,
+    object::token_account::TokenAccount,
     request::write_request::WriteVerb,
 };
-
-/// The type of the requests.
-const KIND: [&str; 2] = ["TokenRequest", "authentication.k8s.io"];
-/// How many seconds a token is valid.
-const SHORTEST: i64 = 600;
-const LONGEST: i64 = 1 << 32;
-
-/// The service account that a token is requested for.
-#[derive(Debug)]
-pub(crate) enum TokenAccount {
-    /// There is none.
-    Absent,
-    /// It has this UID.
-    Known(String),
-}
 
 impl Evaluation {
     /// The account that a token is requested for; `None` if it is another request, or is evaluated as it was sent.
@@ -56,68 +35,4 @@ impl Evaluation {
             TokenAccount::Known(uid.unwrap_or_default().to_owned())
         })))
     }
-}
-
-impl TokenAccount {
-    /// Gives a request the name and the UID of the account, and notes why the server would refuse it. A UID that it states is kept: a server
-    /// refuses another one than that of the account.
-    pub(crate) fn settle(&self, request: &mut Value, facts: &mut WriteFacts) {
-        let Some(members) = request.as_object_mut() else {
-            return;
-        };
-        let metadata = members.entry("metadata").or_insert_with(|| json!({}));
-        let Some(metadata) = metadata.as_object_mut() else {
-            return;
-        };
-        let (name, uid) = (text(metadata, "name"), text(metadata, "uid"));
-        if !name.is_empty() && name != facts.name {
-            let why = "must match the service account name if specified";
-            let error = ApiFieldError::invalid("metadata.name", &json!(name), why);
-            let error = invalid(&facts.name, error);
-            facts.findings.note(Some(error));
-        }
-        match self {
-            Self::Absent => {
-                let error = not_found(facts);
-                facts.findings.note(Some(error));
-            }
-            Self::Known(known) if !uid.is_empty() && uid != *known => {
-                let why = format!(
-                    "the UID in the token request ({uid}) does not match the UID of the service account ({known})"
-                );
-                let [kind, group] = KIND;
-                let error = StatusError::conflict_of_kind(kind, group, &facts.name, &why);
-                facts.findings.note(Some(error));
-            }
-            Self::Known(known) if uid.is_empty() => {
-                metadata.insert("uid".to_owned(), json!(known));
-            }
-            Self::Known(_) => {}
-        }
-        if name.is_empty() {
-            metadata.insert("name".to_owned(), json!(facts.name));
-        }
-    }
-}
-
-/// Notes that a request, which has its defaults, is for another time than tokens are made for.
-pub(crate) fn note_duration(request: &Value, facts: &mut WriteFacts) {
-    let seconds = &request["spec"]["expirationSeconds"];
-    let why = match seconds.as_i64() {
-        Some(asked) if asked < SHORTEST => "may not specify a duration less than 10 minutes",
-        Some(asked) if asked > LONGEST => "may not specify a duration larger than 2^32 seconds",
-        _ => return,
-    };
-    let error = ApiFieldError::invalid("spec.expirationSeconds", seconds, why);
-    facts.findings.note(Some(invalid("", error)));
-}
-
-fn invalid(name: &str, error: ApiFieldError) -> StatusError {
-    let [kind, group] = KIND;
-    StatusError::invalid(kind, group, name, &[error])
-}
-
-fn text(metadata: &Map<String, Value>, key: &str) -> String {
-    let text = metadata.get(key).and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
 }

@@ -18,8 +18,8 @@ use crate::{
     object::evaluated_object::{Fresh, WriteStrategy},
     object::object_name::{self, NameSource},
     object::objects,
+    object::token_account::{self, TokenAccount},
     request::facts::WriteFacts,
-    token_requests::{self, TokenAccount},
 };
 use fairgate_admission::Fidelity;
 
@@ -184,16 +184,7 @@ impl BodyObject {
             BodyReading::Object(_) => version.is_some_and(|version| !["", "0"].contains(&version)),
             BodyReading::Patch(_) => version != stored.and_then(Value::as_str),
         };
-        let kind = facts.group_version_kind();
-        let has_defaults = self.has_defaults || defaults::change_metadata(kind.group, kind.kind);
-        if has_defaults && self.fidelity > Fidelity::AsSent {
-            let [group, version, kind] = [kind.group, kind.version, kind.kind];
-            defaults::apply(group, version, kind, &mut object);
-            defaults::apply_times(group, version, kind, &mut object, &self.fresh.time());
-        }
-        if self.account.is_some() {
-            token_requests::note_duration(&object, facts);
-        }
+        self.set_defaults(&mut object, facts);
         if self.is_new {
             self.name(&mut object, facts)?;
         }
@@ -214,6 +205,20 @@ impl BodyObject {
             applied.map_err(|error| StatusError::bad_request(error.to_string()))?;
         }
         Ok(object)
+    }
+
+    /// Gives the object its defaults, and checks what depends on them.
+    fn set_defaults(&self, object: &mut Value, facts: &mut WriteFacts) {
+        let kind = facts.group_version_kind();
+        let has_defaults = self.has_defaults || defaults::change_metadata(kind.group, kind.kind);
+        if has_defaults && self.fidelity > Fidelity::AsSent {
+            let [group, version, kind] = [kind.group, kind.version, kind.kind];
+            defaults::apply(group, version, kind, object);
+            defaults::apply_times(group, version, kind, object, &self.fresh.time());
+        }
+        if self.account.is_some() {
+            token_account::note_duration(object, facts);
+        }
     }
 
     /// Gives a new object the name that the server generates. One that no policy reads is only shown in messages.

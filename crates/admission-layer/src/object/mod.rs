@@ -10,3 +10,4 @@ pub(crate) mod object_errors;
 pub(crate) mod object_name;
 pub(crate) mod objects;
 pub(crate) mod static_resources;
+pub(crate) mod token_account;
