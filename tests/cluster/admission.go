@@ -81,7 +81,10 @@ var judgedKinds = func() []string {
 	thing := `"size":{"type":"integer","default":3,"maximum":100},"colour":{"type":"string"},"replicas":{"type":"integer","default":1},` +
 		`"parts":{"type":"array","items":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"count":{"type":"integer","default":1}}},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"]}`
 	subresources := `,"subresources":{"status":{},"scale":{"specReplicasPath":".spec.replicas","statusReplicasPath":".status.replicas"}}`
-	limit := `"most":{"type":"integer"},"step":{"type":"string"}`
+	limit := `"most":{"type":"integer"},"step":{"type":"string"},"tags":{"type":"array","items":{"type":"string"},"x-kubernetes-list-type":"set"},"list":{"type":"array","items":{"type":"string"}},` +
+		`"rules":{"type":"array","items":{"type":"object","required":["name","port"],"properties":{"name":{"type":"string"},"port":{"type":"integer"},"verbs":{"type":"array","items":{"type":"string"}}}},` +
+		`"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["port","name"]},"box":{"type":"object","properties":{"a":{"type":"string"}},"x-kubernetes-map-type":"atomic"},` +
+		`"free":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"map":{"type":"object","additionalProperties":{"type":"string"}}`
 	return []string{
 		definition("things", "Thing", "Namespaced", version("v1", true, thing, subresources)+","+version("v2", false, thing, subresources)),
 		definition("limits", "Limit", "Namespaced", version("v1", true, limit, "")),

@@ -162,7 +162,7 @@ func customKinds() []echoedKind {
 	return []echoedKind{
 		withStatus(echoedKind{session: "things", path: "judged.example.com/v1:things", document: standard("judged.example.com/v1", "Thing", `,"spec":{"colour":"red"}`), change: `spec.colour="blue"`}, phase, seen, echoedScale()),
 		withStatus(echoedKind{session: "things-v2", path: "judged.example.com/v2:things", document: standard("judged.example.com/v2", "Thing", `,"spec":{"colour":"red"}`), change: `spec.colour="blue"`}, phase, seen, echoedScale()),
-		{session: "limits", path: "judged.example.com/v1:limits", document: standard("judged.example.com/v1", "Limit", `,"spec":{"most":5}`), change: `spec.most=6`, exempt: phase, seen: seen},
+		{session: "limits", path: "judged.example.com/v1:limits", document: standard("judged.example.com/v1", "Limit", `,"spec":{"most":5,"tags":["x","<y>"],"list":["x"],"rules":[{"name":"a","port":1,"verbs":["get"]},{"name":"a","port":2}],"box":{"a":"b"},"free":{"a":{"b":[{"c":1}]},"d":{}},"map":{"k":"v"}}`), change: `spec.most=6`, exempt: phase, seen: seen},
 		{session: "ceilings", path: "judged.example.com/v1:ceilings", cluster: true, document: standard("judged.example.com/v1", "Ceiling", `,"spec":{"most":5}`), change: `spec.most=6`},
 	}
 }

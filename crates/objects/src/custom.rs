@@ -11,6 +11,7 @@
 //!
 //! Not here: validation.
 
+mod owned_fields;
 #[cfg(test)]
 mod tests;
 mod unknown_fields;
@@ -19,7 +20,8 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde_json::{Map, Value};
 
-use self::unknown_fields::UnknownFields;
+pub use self::owned_fields::owned_member;
+use self::{owned_fields::OwnedParts, unknown_fields::UnknownFields};
 use crate::schema::{
     canonical::{self, TypeError},
     meta_v1::OBJECT_META,
@@ -65,6 +67,7 @@ struct SchemaNode {
     members: BTreeMap<Box<str>, SchemaNode>,
     others: OtherMembers,
     items: Option<Box<SchemaNode>>,
+    parts: OwnedParts,
     default: Option<SchemaDefault>,
     is_nullable: bool,
     keeps_unknown: bool,
@@ -241,6 +244,7 @@ impl SchemaNode {
         });
         *bytes += default.as_ref().map_or(0, |default| default.bytes);
         Self {
+            parts: OwnedParts::of(schema),
             default,
             members,
             others,

@@ -200,8 +200,9 @@ impl BodyObject {
         if self.fidelity > Fidelity::AsSent
             && let Some(strategy) = self.strategy
         {
-            let applied =
-                strategy.apply(&mut object, old, facts, &self.fresh, self.owner.as_deref());
+            let owner = self.owner.as_deref();
+            let owner = owner.map(|owner| (owner, self.schema.as_deref()));
+            let applied = strategy.apply(&mut object, old, facts, &self.fresh, owner);
             applied.map_err(|error| StatusError::bad_request(error.to_string()))?;
         }
         Ok(object)

@@ -22,6 +22,7 @@ mod table;
 mod two_names;
 mod update;
 
+use fairgate_objects::custom::CustomSchema;
 use fairgate_objects::schema::built_in_kinds;
 use serde_json::{Map, Value, json};
 
@@ -127,7 +128,7 @@ impl WriteStrategy {
         old: Option<&Value>,
         facts: &WriteFacts,
         fresh: &Fresh,
-        owner: Option<&str>,
+        owner: Option<(&str, Option<&CustomSchema>)>,
     ) -> Result<(), TooManyRequirements> {
         two_names::unite(object, &facts.group, &facts.resource);
         replaced::replace(object, facts);
@@ -136,7 +137,7 @@ impl WriteStrategy {
         }
         // What the server adds or keeps belongs to nobody, or to whom it did.
         let noted = owner
-            .filter(|owner| self.note_owner(object, old, facts, (owner, fresh)))
+            .filter(|(owner, schema)| self.note_owner(object, old, facts, *schema, (owner, fresh)))
             .map(|_| ownership::entries(object));
         replaced::add_claim_types(object, facts);
         if matches!(self, Self::Resource(_)) {

@@ -4,6 +4,7 @@
 
 use fairgate_objects::{
     conversion::BuiltInConversion,
+    custom::{self, CustomSchema},
     schema::{Struct, built_in, canonical},
     ssa::{ManagedKind, WriteContext, keep_times_if_unchanged, track_update},
 };
@@ -125,11 +126,12 @@ impl WriteStrategy {
         object: &mut Value,
         old: Option<&Value>,
         facts: &WriteFacts,
+        schema: Option<&CustomSchema>,
         owner: (&str, &Fresh),
     ) -> bool {
         match (self, old) {
             (Self::Resource(strategy), None) => {
-                strategy.owned(object, facts, owner);
+                strategy.owned(object, facts, schema, owner);
                 true
             }
             (Self::Resource(strategy), Some(old)) => {
@@ -156,11 +158,17 @@ impl ResourceStrategy {
     }
 
     /// Adds the entry of the client who creates the object.
-    fn owned(&self, object: &mut Value, facts: &WriteFacts, (manager, fresh): (&str, &Fresh)) {
+    fn owned(
+        &self,
+        object: &mut Value,
+        facts: &WriteFacts,
+        schema: Option<&CustomSchema>,
+        (manager, fresh): (&str, &Fresh),
+    ) {
         if note_changes(object, None, self.resets(), facts, (manager, fresh)) {
             return;
         }
-        let fields = custom_fields(object, self.resets().is_empty(), (manager, fresh));
+        let fields = custom_fields(object, schema, self.resets().is_empty(), (manager, fresh));
         let Some(metadata) = metadata_mut(object) else {
             return;
         };
@@ -192,8 +200,13 @@ impl ResourceStrategy {
     }
 }
 
-/// The fields of a custom resource whose lists and maps have no type in their schema.
-fn custom_fields(object: &Value, is_status_owned: bool, owner: (&str, &Fresh)) -> Value {
+/// The fields of a new custom resource.
+fn custom_fields(
+    object: &Value,
+    schema: Option<&CustomSchema>,
+    is_status_owned: bool,
+    owner: (&str, &Fresh),
+) -> Value {
     let mut fields = Map::new();
     for (name, value) in object.as_object().into_iter().flatten() {
         let is_owned = match &**name {
@@ -204,7 +217,7 @@ fn custom_fields(object: &Value, is_status_owned: bool, owner: (&str, &Fresh)) -
         if name == "metadata" {
             fields.extend(metadata_fields(value, owner));
         } else if is_owned {
-            fields.extend([owned_field((name, value))]);
+            fields.extend([custom::owned_member(schema, name, value)]);
         }
     }
     Value::Object(fields)
@@ -229,14 +242,4 @@ fn metadata_fields(metadata: &Value, (manager, fresh): (&str, &Fresh)) -> Option
     // Nobody owns metadata without anything but a name.
     let fields = map.pointer_mut("/metadata/managedFields/0/fieldsV1/f:metadata");
     fields.map(|fields| ("f:metadata".to_owned(), fields.take()))
-}
-
-fn owned_field((name, value): (&String, &Value)) -> (String, Value) {
-    let mut fields = Map::new();
-    let members = value.as_object().filter(|members| !members.is_empty());
-    if let Some(members) = members {
-        fields.insert(".".to_owned(), json!({}));
-        fields.extend(members.iter().map(owned_field));
-    }
-    (format!("f:{name}"), Value::Object(fields))
 }
