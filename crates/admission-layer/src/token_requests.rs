@@ -6,7 +6,6 @@ use fairgate_admission::Fidelity;
 
 use crate::{
     evaluate::{Evaluation, Unevaluated},
-    object::objects,
     object::token_account::TokenAccount,
     request::write_request::WriteVerb,
 };
@@ -26,9 +25,9 @@ impl Evaluation {
         {
             return Ok(None);
         }
-        let path = objects::stored_path(&self.path, &self.info);
+        let path = self.path.strip_suffix("/token").unwrap_or(&self.path);
         let upstream = &self.evaluator.upstream;
-        let read = upstream.object_metadata(&path, self.share.another()).await;
+        let read = upstream.object_metadata(path, self.share.another()).await;
         let account = read.map_err(|failure| self.unread("read the service account", failure))?;
         Ok(Some(account.map_or(TokenAccount::Absent, |account| {
             let uid = account.value["metadata"]["uid"].as_str();

@@ -287,13 +287,11 @@ pub(crate) fn header<'h>(headers: &'h http::HeaderMap, name: &http::HeaderName) 
 
 /// The path of the object that a request changes.
 pub(crate) fn stored_path(path: &str, info: &RequestInfo) -> String {
-    // The subresources that can be written but not read.
-    let unreadable = match info.subresource() {
-        b"finalize" => "/finalize",
-        b"token" => "/token",
-        _ => "",
-    };
-    path.strip_suffix(unreadable).unwrap_or(path).to_owned()
+    // The one subresource that can be written but not read.
+    match info.subresource() {
+        b"finalize" => path.strip_suffix("/finalize").unwrap_or(path).to_owned(),
+        _ => path.to_owned(),
+    }
 }
 /// When a manager has last changed a stored object by an apply, in seconds since 1970; none if it never has.
 pub(crate) fn applied_at(stored: &Value, manager: &str) -> Option<i64> {
