@@ -11,13 +11,13 @@ import (
 
 // withoutBounds are panels of what has a bound by its unit, and why they show none.
 var withoutBounds = map[string]string{
-	"fairgate-overview: Time of a request, mean by phase (fairgate)":       "how long a phase may last depends on the upstream; its own panel has bounds",
-	"fairgate-overview: Time by phase, 99th percentile (fairgate)":         "the same",
-	"fairgate-health: Age of the policy (fairgate)":                        "an old policy is as good as a new one",
-	"fairgate-health: Uptime (fairgate)":                                   "no time is too long",
-	"fairgate-overview: Levels: which is full, and why":                    "its columns have bounds of their own",
-	"fairgate-fleet: Servers: state, seats, errors and watches (fairgate)": "its columns have bounds of their own",
-	"fairgate-fleet: Gateways: seats, ledger and state (fairgate)":         "its columns have bounds of their own",
+	"fairgate-overview: Time of a forwarded request, mean by phase (fairgate)":            "how long a phase may last depends on the upstream; its own panel has bounds",
+	"fairgate-overview: Time of a forwarded request by phase, 99th percentile (fairgate)": "the same",
+	"fairgate-health: Age of the policy (fairgate)":                                       "an old policy is as good as a new one",
+	"fairgate-health: Uptime (fairgate)":                                                  "no time is too long",
+	"fairgate-overview: Levels: which is full, and why":                                   "its columns have bounds of their own",
+	"fairgate-fleet: Servers: state, seats, errors and watches (fairgate)":                "its columns have bounds of their own",
+	"fairgate-fleet: Gateways: seats, ledger and state (fairgate)":                        "its columns have bounds of their own",
 }
 
 func eachPanel(t *testing.T, see func(t *testing.T, board boardFile, panel boardPanel)) {

@@ -60,7 +60,9 @@ func newIncidents(t *testing.T) *incidents {
 	i := &incidents{t: t, boards: boardFiles(t)}
 	i.calm = start(object{}, nil)
 	i.flooded = start(object{"flowControl": flow}, busy)
-	i.slow = start(object{}, nil)
+	// Most of what it gets it refuses at once.
+	i.slow = start(object{"flowControl": flow}, policies(
+		level("strict", 0, object{"type": "Reject"}), schema("impatient", "strict", "impatient")))
 	i.refusing = start(object{"flowControl": flow}, policies(
 		level("strict", 0, object{"type": "Reject"}), schema("impatient", "strict", "impatient")))
 	i.unfair = start(object{"mode": "sidecar", "flowControl": object{"totalSeats": 10, "semantics": "Compatible"}}, nil)
@@ -92,6 +94,7 @@ func (i *incidents) begin(ctx context.Context) {
 	i.flooded.load(ctx, 60, "elephant", "GET", podsOfA+"?delay=100ms", 0)
 	i.flooded.load(ctx, 1, "mouse", "GET", podsOfA+"/one?delay=10ms", 50*time.Millisecond)
 	i.slow.load(ctx, 3, "mouse", "GET", podsOfA+"?delay=700ms", 0)
+	i.slow.load(ctx, 40, "impatient", "GET", podsOfA+"?delay=700ms", 20*time.Millisecond)
 	i.refusing.load(ctx, 20, "impatient", "GET", podsOfA+"?delay=1s", 20*time.Millisecond)
 	i.refusing.load(ctx, 1, "mouse", "GET", podsOfA+"?delay=10ms", 20*time.Millisecond)
 	i.unfair.load(ctx, 45, "elephant", "GET", podsOfA+"/one?delay=600ms", 0)
@@ -233,9 +236,19 @@ var questions = []question{
 		}},
 	{"Is it the upstream or the gateway?",
 		func(i *incidents) bool {
-			slow := i.series(overviewBoard, "Time of a request", i.slow)
-			queued := i.series(overviewBoard, "Time of a request", i.flooded)
+			slow := i.series(overviewBoard, "Time of a forwarded request, mean", i.slow)
+			queued := i.series(overviewBoard, "Time of a forwarded request, mean", i.flooded)
 			return slow["upstream"] > 0.5 && slow["upstream"] > 10*(slow["queue"]+slow["gateway"]+slow["response body"]) && queued["queue"] > queued["upstream"]
+		},
+		func(i *incidents) bool {
+			return i.shown(i.slow, func(_ boardPanel, found []sample) bool { return value(greatest(found)) > 0.5 }, "fairgate-upstream")
+		}},
+	{"Is the upstream slow, although it is up and most requests are refused?",
+		func(i *incidents) bool {
+			const tile = "Upstream takes for a response"
+			panel, found := i.panel(overviewBoard, tile)
+			colour := panel.FieldConfig.Defaults.Thresholds.colour
+			return found && links(panel, "fairgate-upstream", "") && colour(i.worst(tile, i.slow)) != "green" && colour(i.worst(tile, i.calm)) == "green"
 		},
 		func(i *incidents) bool {
 			return i.shown(i.slow, func(_ boardPanel, found []sample) bool { return value(greatest(found)) > 0.5 }, "fairgate-upstream")

@@ -44,7 +44,7 @@ var (
 		Queries: []Query{{Expr: `max(fairgate_fleet_ledger_age_seconds{@})`, Legend: "age"}}}
 )
 
-// to is the panel with a link to the board of servers and gateways.
+// to is the panel with a link to a board.
 func (p Panel) to(board string) Panel {
 	p.To = board
 	return p

@@ -21,6 +21,7 @@ var overview = Board{
 			{Title: "Upstream can be reached (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "not connected yet", To: "fairgate-upstream",
 				About:   "Whether the last attempt to connect to the upstream succeeded, on all gateways. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min(fairgate_upstream_up{@})`, Legend: "up"}}},
+			slowUpstream.to("fairgate-upstream"),
 			{Title: "Evictions that fail (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: failing, Empty: "no evictions", To: "fairgate-evictions",
 				About:   "The part of the evictions that end with a server error. A budget that allows none now is no failure. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `sum(rate(fairgate_evictions_total{outcome="failed", @}[$__rate_interval])) / (sum(rate(fairgate_evictions_total{@}[$__rate_interval])) > 0)`, Legend: "failed"}}},
@@ -55,17 +56,17 @@ var overview = Board{
 				Queries: []Query{{Expr: `topk(15, sum by (user, group, resource) (fairgate_user_watches{@}))`, Legend: "{{user}}: {{resource}} {{group}}"}}},
 		}},
 		{Title: "Where the time goes: upstream or gateway?", Panels: []Panel{
-			{Title: "Time of a request, mean by phase (fairgate)", Unit: Seconds, Wide: true, Stacked: true, Ours: true, To: "fairgate-upstream", Empty: "no request has ended yet",
-				About: "Where a request spends its time on average. Queue: it waits for seats. Upstream: from sending it to the head of the response. Response body: from there to its end, which slow clients delay. Gateway: all else, such as reviews of tokens, admission, and waiting for a processor. Needs a metric of fairgate.",
+			{Title: "Time of a forwarded request, mean by phase (fairgate)", Unit: Seconds, Wide: true, Stacked: true, Ours: true, To: "fairgate-upstream", Empty: "nothing sent upstream",
+				About: "Where a request that was sent upstream spends its time on average; what the gateway refuses does not count. Queue: it waits for seats. Upstream: from sending it to the head of the response. Response body: from there to its end, which slow clients delay. Gateway: all else, such as reviews of tokens, admission, and waiting for a processor. Needs a metric of fairgate.",
 				Queries: []Query{
 					{Expr: phase("gateway"), Legend: "gateway"},
 					{Expr: phase("queue"), Legend: "queue"},
 					{Expr: phase("eviction-wait"), Legend: "eviction wait"},
 					{Expr: phase("upstream"), Legend: "upstream"},
 					{Expr: phase("response"), Legend: "response body"}}},
-			{Title: "Time by phase, 99th percentile (fairgate)", Unit: Seconds, Wide: true, Ours: true, To: "fairgate-upstream", Empty: "no request has ended yet",
-				About:   "99 of 100 requests spent less in each phase, of the requests that had it. Needs a metric of fairgate.",
-				Queries: []Query{{Expr: `histogram_quantile(0.99, sum by (le, phase) (rate(fairgate_request_phase_duration_seconds_bucket{@}[$__rate_interval])))`, Legend: "{{phase}}"}}},
+			{Title: "Time of a forwarded request by phase, 99th percentile (fairgate)", Unit: Seconds, Wide: true, Ours: true, To: "fairgate-upstream", Empty: "nothing sent upstream",
+				About:   "99 of 100 requests that were sent upstream spent less in each phase, of those that had it. Needs a metric of fairgate.",
+				Queries: []Query{{Expr: `histogram_quantile(0.99, sum by (le, phase) (rate(fairgate_request_phase_duration_seconds_bucket{forwarded="true", @}[$__rate_interval])))`, Legend: "{{phase}}"}}},
 		}},
 		{Title: "Levels", Panels: []Panel{
 			{Title: "Levels: which is full, and why", Kind: Table, Unit: Count,
@@ -141,7 +142,7 @@ const waitByLevel = `histogram_quantile(0.99, sum by (le, priority_level) (rate(
 // notJudged is the part of the requests for admission policies that were refused because those could not be evaluated.
 const notJudged = `sum(rate(fairgate_refusals_total{reason=~"admission-failed|admission-not-ready|admission-stale", @}[$__rate_interval])) / (sum(rate(fairgate_admission_requests_total{@}[$__rate_interval])) > 0 or sum(rate(fairgate_refusals_total{reason=~"admission-failed|admission-not-ready|admission-stale", @}[$__rate_interval])) > 0)`
 
-// phase is the mean time of all requests in a phase; every request has the one of the gateway.
+// phase is the mean time in a phase of the requests that were sent upstream; each of them has the one of the gateway.
 func phase(name string) string {
-	return `sum(rate(fairgate_request_phase_duration_seconds_sum{phase="` + name + `", @}[$__rate_interval])) / (sum(rate(fairgate_request_phase_duration_seconds_count{phase="gateway", @}[$__rate_interval])) > 0)`
+	return `sum(rate(fairgate_request_phase_duration_seconds_sum{phase="` + name + `", forwarded="true", @}[$__rate_interval])) / (sum(rate(fairgate_request_phase_duration_seconds_count{phase="gateway", forwarded="true", @}[$__rate_interval])) > 0)`
 }

@@ -1,5 +1,14 @@
 package main
 
+// slowOnAverage is for the mean time to the response: API servers answer a request within tens of milliseconds, large lists
+// within a second.
+var slowOnAverage = &Bounds{Warn: 0.3, Bad: 1}
+
+// slowUpstream is on the overview, too: an upstream that is up may be slow.
+var slowUpstream = Panel{Title: "Upstream takes for a response, mean (fairgate)", Kind: Stat, Unit: Seconds, Ours: true, Bounds: slowOnAverage, Empty: "nothing sent upstream",
+	About:   "From sending a request to the head of the response, on average, without watches and other long-running requests: an upstream that can be reached may be slow. Needs a metric of fairgate.",
+	Queries: []Query{{Expr: `sum(rate(fairgate_request_phase_duration_seconds_sum{phase="upstream", @}[$__rate_interval])) / (sum(rate(fairgate_request_phase_duration_seconds_count{phase="upstream", @}[$__rate_interval])) > 0)`, Legend: "upstream"}}}
+
 var upstream = Board{
 	UID:   "fairgate-upstream",
 	Title: "fairgate / Upstream",
@@ -9,9 +18,7 @@ var upstream = Board{
 			{Title: "Upstream can be reached (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "not connected yet",
 				About:   "Whether the last attempt to connect to the upstream succeeded. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min(fairgate_upstream_up{@})`, Legend: "up"}}},
-			{Title: "Time to the response, mean (fairgate)", Kind: Stat, Unit: Seconds, Ours: true, Bounds: slow, Empty: "nothing sent upstream",
-				About:   "From sending a request to the head of the response, on average: how fast the upstream is. Needs a metric of fairgate.",
-				Queries: []Query{{Expr: `sum(rate(fairgate_request_phase_duration_seconds_sum{phase="upstream", @}[$__rate_interval])) / (sum(rate(fairgate_request_phase_duration_seconds_count{phase="upstream", @}[$__rate_interval])) > 0)`, Legend: "upstream"}}},
+			slowUpstream,
 			{Title: "HTTP/2 streams, of their limit (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: nearLimit, Empty: "none used",
 				About:   "Streams in use divided by their limit, of what is nearest to it. Needs metrics of fairgate.",
 				Queries: []Query{{Expr: `max(fairgate_upstream_streams{@} / (fairgate_upstream_streams_limit{@} > 0))`, Legend: "streams"}}},

@@ -2,6 +2,9 @@
 //!
 //! The parts of one request add up to its duration. What no part accounts for is the gateway's own: authentication with its
 //! reviews, admission, and waiting for a processor. Long-running requests are left out: their time says nothing.
+//!
+//! Requests that were sent upstream are counted apart from all others: a request that the gateway refuses ends in no time, so many of
+//! them would make a slow upstream look fast.
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,15 +54,24 @@ impl RequestPhase {
             Self::Response => "response",
         }
     }
+
+    /// Whether only requests that were sent upstream have it.
+    const fn is_of_upstream(self) -> bool {
+        matches!(self, Self::Upstream | Self::Response)
+    }
 }
 
-/// What one core measures.
+/// The histograms of the phases, in the order of [`RequestPhase::ALL`].
+type PhaseHistograms = [Histogram<13>; RequestPhase::ALL.len()];
+
+/// What one core measures: of the requests that were not sent upstream, and of those that were.
 #[derive(Debug)]
-pub(crate) struct RequestPhases([Histogram<13>; RequestPhase::ALL.len()]);
+pub(crate) struct RequestPhases([PhaseHistograms; 2]);
 
 impl Default for RequestPhases {
     fn default() -> Self {
-        Self(RequestPhase::ALL.map(|_| Histogram::new(&BOUNDS)))
+        let all = || RequestPhase::ALL.map(|_| Histogram::new(&BOUNDS));
+        Self([all(), all()])
     }
 }
 
@@ -69,12 +81,14 @@ impl RequestPhases {
         if context.kind.get().is_long_running() {
             return;
         }
+        let is_forwarded = context.trace.sent_upstream.get().is_some();
+        let histograms = &self.0[usize::from(is_forwarded)];
         for (phase, duration) in RequestPhase::ALL
             .into_iter()
             .zip(parts(&context.trace, now))
         {
             if let Some(duration) = duration {
-                self.0[phase as usize].observe_duration(duration);
+                histograms[phase as usize].observe_duration(duration);
             }
         }
     }
@@ -99,13 +113,18 @@ fn parts(trace: &Trace, now: Time) -> [Option<Duration>; RequestPhase::ALL.len()
 /// Writes the histograms of all cores, added up.
 pub(crate) fn write(text: &mut Exposition, cores: &[Arc<RequestPhases>]) {
     text.family(&catalogue::REQUEST_PHASES);
-    for phase in RequestPhase::ALL {
-        let mut total = HistogramTotal::default();
-        for core in cores {
-            core.0[phase as usize].add_to(&mut total);
+    for (at, forwarded) in ["false", "true"].into_iter().enumerate() {
+        for phase in RequestPhase::ALL {
+            if at == 0 && phase.is_of_upstream() {
+                continue;
+            }
+            let mut total = HistogramTotal::default();
+            for core in cores {
+                core.0[at][phase as usize].add_to(&mut total);
+            }
+            let labels = [("forwarded", forwarded), ("phase", phase.as_str())];
+            text.histogram(&catalogue::REQUEST_PHASES, &labels, &total);
         }
-        let labels = [("phase", phase.as_str())];
-        text.histogram(&catalogue::REQUEST_PHASES, &labels, &total);
     }
 }
 
@@ -151,5 +170,31 @@ mod tests {
         let trace = Trace::default();
         trace.received.set(at(0));
         assert_eq!(millis(&trace, 2), [Some(2), None, None, None, None]);
+    }
+
+    #[test]
+    fn refused_requests_do_not_make_the_upstream_look_fast() {
+        let phases = Arc::new(RequestPhases::default());
+        let request = || RequestContext::new(http::Method::GET, None, 1);
+        let forwarded = request();
+        forwarded.trace.sent_upstream.set(Some(at(0)));
+        forwarded.trace.upstream_answered.set(Some(at(2000)));
+        phases.observe(&forwarded, at(2000));
+        for _ in 0..99 {
+            phases.observe(&request(), at(0));
+        }
+        let mut text = Exposition::default();
+        write(&mut text, &[phases]);
+        let text = text.finish();
+        let count = |forwarded: &str, phase: &str| {
+            let labels = format!("forwarded=\"{forwarded}\",phase=\"{phase}\"");
+            let name = format!("fairgate_request_phase_duration_seconds_count{{{labels}}} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name));
+            line.map(|count| count.parse::<u64>().unwrap())
+        };
+        assert_eq!(count("true", "gateway"), Some(1), "{text}");
+        assert_eq!(count("true", "upstream"), Some(1), "{text}");
+        assert_eq!(count("false", "gateway"), Some(99), "{text}");
+        assert_eq!(count("false", "upstream"), None, "{text}");
     }
 }

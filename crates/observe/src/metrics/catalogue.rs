@@ -221,8 +221,8 @@ metrics! {
         "Requests that the gateway refused, by reason: the value of X-Fairgate-Reason.";
     UNENFORCED_REFUSALS: Counter, Count, Alpha, ["apiserver", "reason"] = "fairgate_unenforced_refusals_total",
         "Requests that flow control would have refused, by reason, but let pass because flowControl.enforcement is observe.";
-    REQUEST_PHASES: Histogram, Seconds, Alpha, ["apiserver", "phase"] = "fairgate_request_phase_duration_seconds",
-        "Where the time of requests goes; the phases of a request add up to its duration. upstream is from sending it to the head of the response, response from there to the end, queue the wait for a seat, eviction-wait that for a disruption budget, gateway all else. Long-running requests do not count.";
+    REQUEST_PHASES: Histogram, Seconds, Alpha, ["apiserver", "forwarded", "phase"] = "fairgate_request_phase_duration_seconds",
+        "Where the time of requests goes, of those that were sent upstream (forwarded) and of all others; the phases of a request add up to its duration. upstream is from sending it to the head of the response, response from there to the end, queue the wait for a seat, eviction-wait that for a disruption budget, gateway all else. Long-running requests do not count.";
     USER_REFUSALS: Counter, Count, Alpha, ["apiserver", "code", "priority_level", "reason", "user"] = "fairgate_user_refusals_total",
         "Requests that the gateway refused, by user, of the users of each level with most refusals in the last minute (admin.topFlows). Users with few are forgotten and start at 0 again.";
     USER_UNENFORCED_REFUSALS: Counter, Count, Alpha, ["apiserver", "priority_level", "reason", "user"] = "fairgate_user_unenforced_refusals_total",
