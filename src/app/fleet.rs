@@ -170,17 +170,33 @@ impl Fleet {
 
     fn register_metrics(&self, telemetry: &Telemetry) {
         let metrics = telemetry.metrics();
-        let observe = |metric, read: fn(&FleetView, Time) -> f64| {
-            let (status, clock) = (Arc::clone(&self.status), self.clock.clone());
+        let observe = |metric, read: fn(&FleetView, Moment) -> f64| {
+            let (status, clock, started) =
+                (Arc::clone(&self.status), self.clock.clone(), self.started);
             let label = ("fleet", self.config.name.clone());
-            let read = move || status.with(|view| read(view, clock.now()));
+            let read = move || {
+                let now = clock.now();
+                status.with(|view| read(view, Moment { started, now }))
+            };
             metrics.observe_labelled_gauge(metric, label, read);
         };
         observe(&catalogue::FLEET_SEATS, |view, _| view.seats.into());
         observe(&catalogue::FLEET_HELD_SEATS, |view, _| view.held.into());
         observe(&catalogue::FLEET_ISOLATED, |view, _| {
-            gauge_of(matches!(state_name(view.state), "isolated" | "displaced"))
+            gauge_of(view.isolation_reason().is_some())
         });
+        for reason in FleetView::isolation_reasons() {
+            let status = Arc::clone(&self.status);
+            let labels = [
+                ("fleet", self.config.name.clone()),
+                ("reason", reason.to_owned()),
+            ];
+            let is = move || {
+                let found = status.with(FleetView::isolation_reason);
+                gauge_of(found == Some(reason))
+            };
+            metrics.observe_gauge_of_two_labels(&catalogue::FLEET_ISOLATED_REASON, labels, is);
+        }
         observe(&catalogue::FLEET_COORDINATOR, |view, _| {
             gauge_of(view.coordinates)
         });
@@ -188,8 +204,11 @@ impl Fleet {
         observe(&catalogue::FLEET_EPOCH, |view, _| {
             view.ledger.epoch.0 as f64
         });
-        observe(&catalogue::FLEET_LEDGER_AGE, |view, now| {
-            age(view.ledger_read, now).as_secs_f64()
+        observe(&catalogue::FLEET_LEDGER_AGE, |view, moment| {
+            moment.age(view.ledger_read).as_secs_f64()
+        });
+        observe(&catalogue::FLEET_COORDINATOR_AGE, |view, moment| {
+            moment.age(view.coordinator_renewed).as_secs_f64()
         });
         observe(&catalogue::FLEET_LEDGER_LOST, |view, _| {
             gauge_of(view.ledger_lost)
@@ -208,16 +227,20 @@ impl Fleet {
 
     fn provide_dump(&self, telemetry: &Telemetry) {
         let (status, clock) = (Arc::clone(&self.status), self.clock.clone());
-        let (name, gateway) = (self.config.name.clone(), self.gateway.clone());
-        let make = move || dump(&name, &gateway, &status, clock.now());
+        let (name, gateway, started) =
+            (self.config.name.clone(), self.gateway.clone(), self.started);
+        let make = move || {
+            let now = clock.now();
+            dump(&name, &gateway, &status, Moment { started, now })
+        };
         // Called once.
         let _ = telemetry.provided_dumps().fleet.set(Box::new(make));
     }
 }
 
 /// The state of the fleet as this gateway sees it, as JSON.
-fn dump(fleet: &str, gateway: &str, status: &FleetStatus, now: Time) -> String {
-    let view = status.view();
+fn dump(fleet: &str, gateway: &str, status: &FleetStatus, moment: Moment) -> String {
+    let (view, now) = (status.view(), moment.now);
     let millis = |since: Option<Time>| since.map(|since| now.since(since).as_millis());
     let gateways = view.ledger.entries.iter().map(|entry| {
         json!({
@@ -242,8 +265,10 @@ fn dump(fleet: &str, gateway: &str, status: &FleetStatus, now: Time) -> String {
         "ledgerReadMillisecondsAgo": millis(view.ledger_read),
         "ledgerSeenMillisecondsAgo": millis(view.ledger_since),
         "isLost": view.ledger_lost,
-        "isStale": age(view.ledger_read, now) > STALE,
+        "isStale": moment.age(view.ledger_read) > STALE,
+        "coordinatorSeenMillisecondsAgo": millis(view.coordinator_renewed),
         "problem": view.problem,
+        "isolationReason": view.isolation_reason(),
         "gateways": gateways.collect::<Vec<_>>(),
     })
     .to_string()
@@ -254,8 +279,18 @@ fn gauge_of(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
-fn age(since: Option<Time>, now: Time) -> Duration {
-    since.map_or(Duration::ZERO, |since| now.since(since))
+/// When the gateway started, and now.
+#[derive(Clone, Copy)]
+struct Moment {
+    started: Time,
+    now: Time,
+}
+
+impl Moment {
+    /// How long ago something was, or the start if it never was.
+    fn age(self, at: Option<Time>) -> Duration {
+        self.now.since(at.unwrap_or(self.started))
+    }
 }
 
 /// What flow control has before the fleet gives it seats.

@@ -247,7 +247,7 @@ fn load_policies(
     if policies.is_refused() {
         metrics.policy_rejected();
     }
-    metrics.policy_applied(clock.now(), compiled.findings.len());
+    metrics.policy_applied(clock.now(), &compiled.findings);
     runtime.block_on(policies.report_first(&compiled.findings));
     Ok((policies, compiled.policy))
 }

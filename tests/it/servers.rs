@@ -245,6 +245,13 @@ fn a_server_that_goes_away_loses_no_request_and_gets_its_part_again_when_it_is_b
         of_server(&gateway, "fairgate_upstream_server_up", address),
         Some(0)
     );
+    assert!(
+        gateway.metrics().contains(&format!(
+            "reason=\"not-connected\",server=\"{address}\"}} 1"
+        )),
+        "a metric has the reason: {}",
+        gateway.metrics()
+    );
     let ready = gateway.admin_get("/readyz?verbose");
     assert_eq!(status(&ready), 200);
     let line = ready.lines().find(|line| line.starts_with("[!]servers: "));
@@ -282,6 +289,12 @@ fn a_server_that_goes_away_loses_no_request_and_gets_its_part_again_when_it_is_b
     );
     assert_eq!(gateway.logged("it cannot be reached").len(), 1);
     assert!(!gateway.admin_get("/readyz?verbose").contains("[!]servers"));
+    assert!(
+        !gateway
+            .metrics()
+            .contains("fairgate_upstream_server_problem{"),
+        "there is no problem left"
+    );
 }
 
 #[test]

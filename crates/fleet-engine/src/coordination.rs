@@ -9,7 +9,7 @@ use fairgate_fleet::{
     settings::Settings,
 };
 
-use crate::engine::{EngineError, StoreOutcome, StoredRecord};
+use crate::engine::{EngineError, EngineFailure, StoreOutcome, StoredRecord};
 
 /// This gateway as coordinator, if it is elected.
 #[derive(Debug)]
@@ -111,14 +111,18 @@ pub(crate) fn parse_report(
     terms: &str,
 ) -> Result<(Report, KeyRevision), EngineError> {
     let report = Report::parse(&record.value);
-    let report = report.map_err(|error| EngineError::new(format!("a report: {error}")))?;
+    let report = report
+        .map_err(|error| EngineError::of(EngineFailure::Unusable, format!("a report: {error}")))?;
     // One that has left uses no seat, whatever its terms were.
     let has_left = report.leaving && report.held == 0;
     if report.terms != terms && !report.terms.is_empty() && !has_left {
         let (name, theirs) = (&report.gateway.name, &report.terms);
-        return Err(EngineError::new(format!(
-            "gateway {name} has other settings of the fleet ({theirs}) than this one ({terms}); give all the same"
-        )));
+        return Err(EngineError::of(
+            EngineFailure::Unusable,
+            format!(
+                "gateway {name} has other settings of the fleet ({theirs}) than this one ({terms}); give all the same"
+            ),
+        ));
     }
     Ok((report, record.revision))
 }

@@ -38,14 +38,68 @@ pub enum StoreOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct EngineError {
+    /// What kind of failure it is.
+    pub failure: EngineFailure,
     /// What the engine says, or what happened to the request.
     pub why: String,
 }
 
+/// The kinds of failures of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineFailure {
+    /// It cannot be reached, or does not answer in time.
+    NoAnswer,
+    /// It does not accept the gateway's credentials, or does not permit the call.
+    Forbidden,
+    /// It answers with another error.
+    Failed,
+    /// What it holds cannot be used: it is damaged, of another version, or of a gateway with other settings.
+    Unusable,
+}
+
+impl EngineFailure {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [
+        Self::NoAnswer,
+        Self::Forbidden,
+        Self::Failed,
+        Self::Unusable,
+    ];
+
+    /// Its name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoAnswer => "engine-no-answer",
+            Self::Forbidden => "engine-forbidden",
+            Self::Failed => "engine-failed",
+            Self::Unusable => "records-unusable",
+        }
+    }
+}
+
 impl EngineError {
-    /// An error with this text.
+    /// The engine answers with an error, which has this text.
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into() }
+        Self::of(EngineFailure::Failed, why)
+    }
+
+    /// An error of this kind, with this text.
+    pub fn of(failure: EngineFailure, why: impl Into<String>) -> Self {
+        Self {
+            failure,
+            why: why.into(),
+        }
+    }
+}
+
+impl From<LeaseCallError> for EngineError {
+    fn from(error: LeaseCallError) -> Self {
+        let failure = match error.code {
+            None => EngineFailure::NoAnswer,
+            Some(401 | 403) => EngineFailure::Forbidden,
+            Some(_) => EngineFailure::Failed,
+        };
+        Self::of(failure, error.why)
     }
 }
 

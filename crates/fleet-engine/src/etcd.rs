@@ -13,8 +13,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use crate::engine::{
-    EngineError, FleetEngine, FleetKey, StoreOutcome, StoredRecord, hash_key_of_text,
-    hash_key_to_text,
+    EngineError, EngineFailure, FleetEngine, FleetKey, StoreOutcome, StoredRecord,
+    hash_key_of_text, hash_key_to_text,
 };
 
 /// The name of the coordinator's lease.
@@ -153,7 +153,11 @@ fn at_revision(mut lease: Value, revision: u64) -> Value {
 
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
-        Self::new(error.to_string())
+        let failure = match error {
+            StoreError::Unavailable(_) => EngineFailure::NoAnswer,
+            _ => EngineFailure::Failed,
+        };
+        Self::of(failure, error.to_string())
     }
 }
 

@@ -137,7 +137,7 @@ impl<A: ObjectApi> FleetEngine for KubernetesEngine<A> {
             self.fleet
         );
         let list = self.api.call(Method::GET, &path, None).await;
-        let list = list.map_err(|error| EngineError::new(error.why))?;
+        let list = list.map_err(EngineError::from)?;
         let items = list["items"].as_array();
         items.into_iter().flatten().map(record).collect()
     }
@@ -163,7 +163,7 @@ impl<A: ObjectApi> FleetEngine for KubernetesEngine<A> {
             Err(error) if error.code == Some(404) && expected != KeyRevision(0) => {
                 Ok(StoreOutcome::Conflict)
             }
-            Err(error) => Err(EngineError::new(error.why)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -203,7 +203,7 @@ impl<A: ObjectApi> FleetEngine for KubernetesEngine<A> {
                 let stored = self.stored_hash_key(&name).await?;
                 stored.ok_or_else(|| EngineError::new("the secret of the hash key was deleted"))
             }
-            Err(error) => Err(EngineError::new(error.why)),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -213,7 +213,7 @@ fn found(called: Result<Value, LeaseCallError>) -> Result<Option<Value>, EngineE
     match called {
         Ok(object) => Ok(Some(object)),
         Err(error) if error.code == Some(404) => Ok(None),
-        Err(error) => Err(EngineError::new(error.why)),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -31,7 +31,7 @@ use tokio::sync::watch;
 
 use crate::{
     coordination::{Coordination, parse_report},
-    engine::{EngineError, FleetEngine, FleetKey, StoreOutcome, StoredRecord},
+    engine::{EngineError, EngineFailure, FleetEngine, FleetKey, StoreOutcome, StoredRecord},
     status::{FleetStatus, LEDGER_LOST, state_name},
 };
 
@@ -93,7 +93,7 @@ pub struct FleetMember<E, S> {
     /// has meddled with it.
     known_epoch: Epoch,
     state: Option<GatewayState>,
-    problem: Option<String>,
+    problem: Option<EngineError>,
 }
 
 /// What flow control was given.
@@ -146,6 +146,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         let api = ElectionCalls {
             engine: Arc::clone(&self.parts.engine),
             clock: self.parts.clock.clone(),
+            status: Arc::clone(&self.parts.status),
         };
         let identity = &self.parts.identity;
         let candidate = LeaseCandidate {
@@ -225,7 +226,9 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             return Ok((SeatLedger::default(), KeyRevision(0)));
         };
         let ledger = SeatLedger::parse(&value);
-        let ledger = ledger.map_err(|error| EngineError::new(format!("ledger: {error}")))?;
+        let ledger = ledger.map_err(|error| {
+            EngineError::of(EngineFailure::Unusable, format!("ledger: {error}"))
+        })?;
         Ok((ledger, revision))
     }
 
@@ -275,11 +278,14 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
     ) -> Result<T, EngineError> {
         let limit = self.parts.settings.lease / 4;
         let called = tokio::time::timeout(limit, call).await;
-        called.unwrap_or_else(|_| Err(EngineError::new("the engine does not answer")))
+        called.unwrap_or_else(|_| {
+            let why = "the engine does not answer";
+            Err(EngineError::of(EngineFailure::NoAnswer, why))
+        })
     }
 
     fn failed(&mut self, error: &EngineError) {
-        self.problem = Some(error.why.clone());
+        self.problem = Some(error.clone());
         self.parts.status.update(|view| view.failed_calls += 1);
     }
 
@@ -496,7 +502,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
                     state = name,
                     seats,
                     epoch,
-                    why = self.problem,
+                    why = self.problem.as_ref().map(|problem| &*problem.why),
                     "fleet: this gateway is cut off from its fleet and uses its isolatedSeats only"
                 ),
                 GatewayState::Displaced => tracing::error!(
@@ -507,7 +513,9 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             }
         }
         let held = self.parts.seats.load().executing;
-        let (end, problem) = (self.gateway.lease_end(), self.problem.clone());
+        let end = self.gateway.lease_end();
+        let failure = self.problem.as_ref().map(|problem| problem.failure);
+        let problem = self.problem.as_ref().map(|problem| problem.why.clone());
         self.parts.status.update(|view| {
             if problem != view.problem {
                 if let Some(why) = &problem {
@@ -521,6 +529,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             view.held = held;
             view.lease_end = end;
             view.problem = problem;
+            view.failure = failure;
         });
     }
 }
@@ -551,10 +560,11 @@ async fn follow_election<A: LeaseApi>(
     }
 }
 
-/// The engine's lease, for the election.
+/// The engine's lease, for the election. What is seen of it tells whether some gateway coordinates.
 struct ElectionCalls<E> {
     engine: Arc<E>,
     clock: Clock,
+    status: Arc<FleetStatus>,
 }
 
 impl<E: FleetEngine> LeaseApi for ElectionCalls<E> {
@@ -562,13 +572,15 @@ impl<E: FleetEngine> LeaseApi for ElectionCalls<E> {
         Timestamp::try_from(self.clock.wall()).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
-    fn call(
+    async fn call(
         &self,
         method: Method,
         _: &str,
         _: &str,
         lease: Option<&Value>,
-    ) -> impl Future<Output = Result<Value, LeaseCallError>> + Send {
-        self.engine.lease_call(method, lease)
+    ) -> Result<Value, LeaseCallError> {
+        let lease = self.engine.lease_call(method, lease).await?;
+        self.status.saw_lease(&lease, self.clock.now());
+        Ok(lease)
     }
 }

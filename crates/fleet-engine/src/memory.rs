@@ -9,7 +9,9 @@ use fairgate_fleet::identity::KeyRevision;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::engine::{EngineError, FleetEngine, FleetKey, StoreOutcome, StoredRecord};
+use crate::engine::{
+    EngineError, EngineFailure, FleetEngine, FleetKey, StoreOutcome, StoredRecord,
+};
 
 /// All keys of a fleet. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +56,10 @@ impl MemoryEngine {
             tokio::time::sleep(latency / 2).await;
         }
         if self.0.is_down.load(Ordering::Relaxed) {
-            return Err(EngineError::new("the engine is switched off"));
+            return Err(EngineError::of(
+                EngineFailure::NoAnswer,
+                "the engine is switched off",
+            ));
         }
         let done = act(&mut lock(&self.0.keys));
         if !latency.is_zero() {

@@ -6,6 +6,9 @@ use fairgate_core::{
     time::Time,
 };
 use fairgate_fleet::{gateway::GatewayState, records::SeatLedger};
+use serde_json::Value;
+
+use crate::engine::EngineFailure;
 
 /// What is said when the ledger is lost, and what to do.
 pub const LEDGER_LOST: &str = "the ledger is missing, or older than one that was in force: it was deleted, or restored from a backup; grants stay as they are, and no seat is divided anew; stop all gateways, delete the fleet's records, and start them again";
@@ -36,10 +39,16 @@ pub struct FleetView {
     pub ledger_lost: bool,
     /// Whether this gateway divides the seats.
     pub coordinates: bool,
+    /// When this gateway last saw that a gateway, itself or another one, took or renewed the coordinator's lease.
+    pub coordinator_renewed: Option<Time>,
+    /// The version of the lease that it saw then.
+    coordinator_lease: String,
     /// The seats of all servers.
     pub limit: Seats,
     /// Why the engine cannot be used at present, or what it holds.
     pub problem: Option<String>,
+    /// What kind of problem that is.
+    pub failure: Option<EngineFailure>,
     /// Calls of the engine that failed.
     pub failed_calls: u64,
     /// Ledgers that this gateway has written.
@@ -59,8 +68,46 @@ impl FleetStatus {
         read(&lock(&self.0))
     }
 
+    /// The coordinator's lease was read or written at `now`. One that nobody holds, or that has not changed, shows no coordinator.
+    pub(crate) fn saw_lease(&self, lease: &Value, now: Time) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let version = text(&lease["metadata"]["resourceVersion"]);
+        if text(&lease["spec"]["holderIdentity"]).is_empty() {
+            return;
+        }
+        self.update(|view| {
+            if view.coordinator_lease != version {
+                view.coordinator_lease = version;
+                view.coordinator_renewed = Some(now);
+            }
+        });
+    }
+
     pub(crate) fn update(&self, change: impl FnOnce(&mut FleetView)) {
         change(&mut lock(&self.0));
+    }
+}
+
+/// Why a gateway that is cut off is so, in metrics.
+const NOT_LISTED: &str = "not-listed";
+/// Another gateway reports under its name.
+const SAME_NAME: &str = "same-name";
+
+impl FleetView {
+    /// All values of [`Self::isolation_reason`].
+    pub fn isolation_reasons() -> impl Iterator<Item = &'static str> {
+        let failures = EngineFailure::ALL.map(EngineFailure::as_str);
+        failures.into_iter().chain([NOT_LISTED, SAME_NAME])
+    }
+
+    /// Why this gateway has no grant, in a word or two; `None` unless it is cut off. Without a failure of the engine, no ledger lists it:
+    /// nobody coordinates, or the coordinator cannot use a record.
+    pub fn isolation_reason(&self) -> Option<&'static str> {
+        match self.state? {
+            GatewayState::Displaced => Some(SAME_NAME),
+            GatewayState::Isolated => Some(self.failure.map_or(NOT_LISTED, EngineFailure::as_str)),
+            GatewayState::Granted | GatewayState::Starting | GatewayState::Leaving => None,
+        }
     }
 }
 

@@ -372,11 +372,53 @@ async fn without_the_engine_each_gateway_falls_back_to_its_floor_and_comes_back(
     );
     assert_eq!(fleet.pass(5).await, [FLOOR; 3]);
     assert_eq!(fleet.states(), [Some(GatewayState::Isolated); 3]);
-    assert!(fleet.members[0].status.view().problem.is_some());
+    let view = fleet.members[0].status.view();
+    assert!(view.problem.is_some());
+    assert_eq!(view.isolation_reason(), Some("engine-no-answer"));
     fleet.engine.set_down(false);
     assert_eq!(fleet.pass(20).await, [20, 20, 20]);
     assert_eq!(fleet.states(), [Some(GatewayState::Granted); 3]);
-    assert_eq!(fleet.members[0].status.view().problem, None);
+    let view = fleet.members[0].status.view();
+    assert_eq!(
+        (view.problem.as_ref(), view.isolation_reason()),
+        (None, None)
+    );
+}
+
+/// So a coordinator whose metrics alone are not there is told from none.
+#[tokio::test(start_paused = true)]
+async fn all_gateways_see_whether_some_gateway_coordinates() {
+    let fleet = Fleet::new(3);
+    let unseen = |fleet: &Fleet| {
+        let now = fleet.members[0].site.clock.now();
+        let age = |member: &Member| {
+            let seen = member.status.view().coordinator_renewed;
+            now.since(seen.expect("the lease was seen")).as_secs()
+        };
+        fleet.members.iter().map(age).collect::<Vec<_>>()
+    };
+    for _ in 0..30 {
+        fleet.pass(2).await;
+        assert!(
+            unseen(&fleet).iter().all(|age| *age <= 6),
+            "{:?}",
+            unseen(&fleet)
+        );
+    }
+    fleet.engine.set_down(true);
+    fleet.pass(30).await;
+    assert!(
+        unseen(&fleet).iter().all(|age| *age >= 29),
+        "{:?}",
+        unseen(&fleet)
+    );
+    fleet.engine.set_down(false);
+    fleet.pass(20).await;
+    assert!(
+        unseen(&fleet).iter().all(|age| *age <= 6),
+        "{:?}",
+        unseen(&fleet)
+    );
 }
 
 /// Otherwise tenants would weigh too little at a gateway that does not know what they have elsewhere by now.
@@ -414,6 +456,8 @@ async fn a_second_process_with_the_same_name_displaces_the_first() {
     fleet.start("gw-0");
     fleet.pass(20).await;
     assert_eq!(fleet.states()[0], Some(GatewayState::Displaced));
+    let displaced = fleet.members[0].status.view();
+    assert_eq!(displaced.isolation_reason(), Some("same-name"));
     assert_eq!(fleet.members[0].site.may_use(), 0);
     assert_eq!(fleet.states()[2], Some(GatewayState::Granted));
 }

@@ -50,6 +50,8 @@ pub struct Telemetry {
     refused_users: Arc<UserRegistry>,
     /// Seat-microseconds by user.
     seat_users: Arc<UserRegistry>,
+    /// Evictions that failed, by user.
+    failed_evictions: Arc<UserRegistry>,
     sampler: Sampler,
     /// The maximum number of flows of each level, and of users, that have metrics of their own.
     top_flows: usize,
@@ -80,6 +82,7 @@ impl Telemetry {
             phases: (0..cores).map(|_| Arc::default()).collect(),
             refused_users: Arc::default(),
             seat_users: Arc::default(),
+            failed_evictions: Arc::default(),
             requests: Arc::default(),
             refusals: (0..cores).map(|_| Arc::default()).collect(),
             sampler: Sampler::new(clock.now()),
@@ -130,6 +133,7 @@ impl Telemetry {
             phases: Arc::clone(&self.phases[core as usize]),
             refused_users: Arc::clone(&self.refused_users),
             seat_users: Arc::clone(&self.seat_users),
+            failed_evictions: Arc::clone(&self.failed_evictions),
         };
         TraceLayer::new(RequestRecorder::new(self.clock.clone(), counts))
     }
@@ -153,6 +157,7 @@ impl Telemetry {
                 users_swept = now;
                 self.refused_users.sweep();
                 self.seat_users.sweep();
+                self.failed_evictions.sweep();
             }
             if now.since(swept) >= SWEEP_PERIOD {
                 swept = now;
@@ -196,6 +201,7 @@ impl Telemetry {
         let (refused, most) = (&self.refused_users, self.top_flows);
         user_metrics::write_refusals(&mut text, refused, most, &names);
         user_metrics::write_seat_seconds(&mut text, &self.seat_users, most, &names);
+        user_metrics::write_failed_evictions(&mut text, &self.failed_evictions, most);
         WatchCounts::read(&self.flow_control).write(&mut text, self.top_flows);
         if let Some(servers) = self.servers.get() {
             server_metrics::write(&mut text, servers);

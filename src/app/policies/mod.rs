@@ -405,7 +405,7 @@ impl Applier {
         });
         match applied {
             Ok(findings) => {
-                self.telemetry.metrics().policy_applied(now, findings.len());
+                self.telemetry.metrics().policy_applied(now, &findings);
                 (true, findings)
             }
             Err(findings) => {

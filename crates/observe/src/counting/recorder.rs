@@ -44,6 +44,9 @@ use fairgate_gotext::GoDuration;
 /// The status of requests whose client disconnected before there was a response (nginx' "client closed request").
 pub(crate) const CLIENT_GONE: u16 = 499;
 
+/// The reason of a failure that is not the gateway's.
+const UPSTREAM_ERROR: &str = "upstream-error";
+
 /// The maximum number of different reasons; there are fewer.
 const REASONS: usize = 32;
 /// Bytes of a target or user agent that are logged.
@@ -91,6 +94,8 @@ pub(crate) struct RecorderCounts {
     pub(crate) refused_users: Arc<UserRegistry>,
     /// Seat-microseconds by user.
     pub(crate) seat_users: Arc<UserRegistry>,
+    /// Evictions that failed, by user.
+    pub(crate) failed_evictions: Arc<UserRegistry>,
 }
 
 /// Records the requests of one core.
@@ -102,6 +107,7 @@ pub(crate) struct RequestRecorder {
     phases: Arc<RequestPhases>,
     refused_users: UserTable,
     seat_users: UserTable,
+    failed_evictions: UserTable,
 }
 
 impl RequestRecorder {
@@ -114,6 +120,7 @@ impl RequestRecorder {
             phases: counts.phases,
             refused_users: UserTable::new(counts.refused_users),
             seat_users: UserTable::new(counts.seat_users),
+            failed_evictions: UserTable::new(counts.failed_evictions),
         })
     }
 
@@ -146,6 +153,9 @@ impl RequestRecorder {
             return;
         };
         self.count_user(context, &digest.user.name, code);
+        if code >= 500 && digest.info.subresource() == b"eviction" {
+            self.count_failed_eviction(context, &digest.user.name, code);
+        }
         let refused = context.trace.reason.get().is_some();
         self.table.count(&FinishedRequest {
             info: &digest.info,
@@ -174,6 +184,17 @@ impl RequestRecorder {
         if let Some(held) = seat_time(trace) {
             self.seat_users.count(&of_user(context, user, None), held);
         }
+    }
+
+    /// Counts an eviction that ended with a server error. Few do, and no other request comes here.
+    fn count_failed_eviction(&self, context: &RequestContext, user: &str, code: u16) {
+        let reason = context.trace.reason.get().unwrap_or(UPSTREAM_ERROR);
+        let failed = UserRequest {
+            user,
+            level: "",
+            refusal: Some(UserRefusal { reason, code }),
+        };
+        self.failed_evictions.count(&failed, 1);
     }
 }
 

@@ -56,6 +56,14 @@ pub(crate) fn write(text: &mut Exposition, servers: &UpstreamServers) {
             text.sample(family, &[("server", &**server.name())], read(server));
         }
     }
+    let family = &catalogue::SERVER_PROBLEM;
+    text.family(family);
+    for server in &**list {
+        if let Some(problem) = server.condition().problem() {
+            let labels = [("reason", problem.as_str()), ("server", &**server.name())];
+            text.sample(family, &labels, 1_u64);
+        }
+    }
     let family = &catalogue::SERVER_ANSWERS;
     text.family(family);
     for server in &**list {
@@ -95,7 +103,7 @@ pub(crate) fn table(servers: &UpstreamServers, now: Time) -> String {
         };
         let problem = condition.problem().map(|problem| {
             let why = server.endpoint().problem();
-            why.map_or_else(|| problem.to_owned(), |why| format!("{problem}: {why}"))
+            why.map_or_else(|| problem.to_string(), |why| format!("{problem}: {why}"))
         });
         table.row([
             server.name().to_string(),

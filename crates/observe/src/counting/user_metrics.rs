@@ -60,6 +60,22 @@ pub(crate) fn write_seat_seconds(
     }
 }
 
+/// Writes the failed evictions of the `most` users with most of them lately.
+pub(crate) fn write_failed_evictions(text: &mut Exposition, failed: &UserRegistry, most: usize) {
+    let family = &catalogue::USER_FAILED_EVICTIONS;
+    text.family(family);
+    let counts = failed.heaviest(most, &BTreeSet::new());
+    for (count, failure) in refusals(&counts) {
+        let code = failure.code.to_string();
+        let labels = [
+            ("code", &*code),
+            ("reason", failure.reason),
+            ("user", &count.labels.user),
+        ];
+        text.sample(family, &labels, count.total);
+    }
+}
+
 /// The dump of refusals: who is refused where and why, those with most in the last minute first.
 pub(crate) fn refusal_table(refused: &UserRegistry) -> String {
     let mut table = AlignedTable::new(&[

@@ -229,6 +229,8 @@ metrics! {
         "The same of requests that flow control would have refused, but let pass because flowControl.enforcement is observe.";
     USER_SEAT_SECONDS: Counter, SeatSeconds, Alpha, ["apiserver", "priority_level", "user"] = "fairgate_user_seat_seconds_total",
         "Seats times the time for which requests held them, by user, of the users of each level with most in the last minute (admin.topFlows). A request counts when it ends. Users with little are forgotten and start at 0 again.";
+    USER_FAILED_EVICTIONS: Counter, Count, Alpha, ["apiserver", "code", "reason", "user"] = "fairgate_user_failed_evictions_total",
+        "Evictions that ended with a server error (5xx), by user, status and reason: the value of X-Fairgate-Reason, or upstream-error where the upstream failed; of the users with most in the last minute (admin.topFlows). Users with few are forgotten and start at 0 again.";
     USER_WATCHES: Gauge, Count, Alpha, ["apiserver", "group", "resource", "user"] = "fairgate_user_watches",
         "Open watches by user and resource, of the users with most watches (admin.topFlows). Of each user the three resources with most watches are named; the rest counts as `other`.";
     REQUEST_KINDS: Gauge, Count, Alpha, ["apiserver"] = "fairgate_request_kinds",
@@ -338,6 +340,8 @@ metrics! {
         "Time since the last policy was applied.";
     POLICY_WARNINGS: Gauge, Count, Alpha, [] = "fairgate_policy_warnings",
         "Warnings about the policy in force; the log and `fairgate check` name them.";
+    POLICY_WARNING_REASONS: Gauge, Count, Alpha, ["reason"] = "fairgate_policy_warning_reasons",
+        "Warnings about the policy in force, by reason: level-unused (no FlowSchema names the level), level-seats (too few for its requests, or none of its own), level-queues (far too many), schema-level-missing, schema-unreached (all its requests match earlier, or it matches none), schema-resources (a resource that matches no request), annotation (without effect, or with another one than it seems), or other.";
     POLICY_SYNCED: Gauge, Boolean, Alpha, [] = "fairgate_policy_synced",
         "1 while the policy in force is that of its source, 0 while the source has errors, is not read yet, or has something else for another reason; `/readyz?verbose` names it.";
     SOURCE_AGE: Gauge, Seconds, Alpha, [] = "fairgate_source_age_seconds",
@@ -376,6 +380,8 @@ metrics! {
         "1 if the last attempt to open a connection to the upstream for a request succeeded, else 0.";
     SERVER_UP: Gauge, Boolean, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_up",
         "1 if an API server takes requests, 0 if it is ejected or not ready. Only with upstream.servers.";
+    SERVER_PROBLEM: Gauge, Boolean, Alpha, ["apiserver", "reason", "server"] = "fairgate_upstream_server_problem",
+        "1 for the reason why an API server takes no requests, or few; no sample without one: not-connected, no-answer, only-errors (it is ejected), not-ready (/readyz), unlisted (no longer an address of its name), or slow (much slower than the others).";
     SERVER_SEATS: Gauge, Seats, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_seats",
         "Seats that an API server is configured with, or its part of flowControl.totalSeats.";
     SERVER_CAPACITY: Gauge, Seats, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_capacity_seats",
@@ -476,12 +482,16 @@ metrics! {
         "Seats that this gateway holds: those within the limits of its levels, and those still in use beyond them. Exempt levels do not count.";
     FLEET_ISOLATED: Gauge, Boolean, Alpha, ["fleet"] = "fairgate_fleet_isolated",
         "1 while this gateway has no grant, because it is cut off from its fleet or another gateway has the same name.";
+    FLEET_ISOLATED_REASON: Gauge, Boolean, Alpha, ["fleet", "reason"] = "fairgate_fleet_isolated_reason",
+        "1 for the reason why this gateway has no grant, while it has none: engine-no-answer, engine-forbidden, engine-failed, records-unusable (damaged, of another version, or of a gateway with other settings), not-listed (no coordinator gives it seats), or same-name (another gateway reports under its name).";
+    FLEET_COORDINATOR_AGE: Gauge, Seconds, Alpha, ["fleet"] = "fairgate_fleet_coordinator_age_seconds",
+        "Time since this gateway saw that a gateway of its fleet, itself or another one, took or renewed the coordinator's lease, or since it started if it has seen none. At most 6 s while there is a coordinator.";
     FLEET_COORDINATOR: Gauge, Boolean, Alpha, ["fleet"] = "fairgate_fleet_coordinator",
         "1 while this gateway divides the seats of its fleet, 0 while another one does.";
     FLEET_EPOCH: Gauge, Count, Alpha, ["fleet"] = "fairgate_fleet_ledger_epoch",
         "Number of the last ledger of the fleet that this gateway has read.";
     FLEET_LEDGER_AGE: Gauge, Seconds, Alpha, ["fleet"] = "fairgate_fleet_ledger_age_seconds",
-        "Time since this gateway has read the ledger of its fleet, changed or not; 0 before the first time.";
+        "Time since this gateway has read the ledger of its fleet, changed or not, or since it started if it has read none.";
     FLEET_LEDGER_LOST: Gauge, Boolean, Alpha, ["fleet"] = "fairgate_fleet_ledger_lost",
         "1 while the ledger of the fleet is missing, or older than one that was in force: it was deleted, or restored from a backup. No seat is divided anew then.";
     FLEET_REPORTS: Counter, Count, Alpha, ["fleet"] = "fairgate_fleet_reports_total",

@@ -23,9 +23,11 @@ use super::{
     catalogue::{self, MetricDef},
     check_durations::CheckDurations,
     exposition::Exposition,
+    policy_warnings::WarningGauges,
     shared_histogram::SharedHistogram,
 };
 use fairgate_core::{
+    finding::Finding,
     sync::{Mutex, lock},
     time::Time,
 };
@@ -38,6 +40,7 @@ pub struct GatewayMetrics {
     policy_loads: [Counter; 2],
     policy_generation: Gauge,
     policy_warnings: Gauge,
+    warning_reasons: WarningGauges,
     policy_applied_at: Mutex<Option<Time>>,
     policy_age: Gauge,
     config_reloads: [Counter; 2],
@@ -123,6 +126,7 @@ impl GatewayMetrics {
                 policy_loads: outcomes(&catalogue::POLICY_LOADS, ["failed", "ok"]),
                 policy_generation: gauge!(catalogue::POLICY_GENERATION.name),
                 policy_warnings: gauge!(catalogue::POLICY_WARNINGS.name),
+                warning_reasons: WarningGauges::new(),
                 policy_applied_at: Mutex::default(),
                 policy_age: gauge!(catalogue::POLICY_AGE.name),
                 config_reloads: outcomes(&catalogue::CONFIG_RELOADS, ["failed", "ok"]),
@@ -188,10 +192,11 @@ impl GatewayMetrics {
         }));
     }
 
-    /// A set of policy objects came into force at `now`, with so many warnings.
-    pub fn policy_applied(&self, now: Time, warnings: usize) {
-        self.policy_warnings
-            .set(f64::from(u32::try_from(warnings).unwrap_or(u32::MAX)));
+    /// A set of policy objects came into force at `now`, with these warnings.
+    pub fn policy_applied(&self, now: Time, warnings: &[Finding]) {
+        let count = u32::try_from(warnings.len()).unwrap_or(u32::MAX);
+        self.policy_warnings.set(f64::from(count));
+        self.warning_reasons.set(warnings);
         self.policy_loads[1].increment(1);
         self.policy_generation.increment(1.0);
         *lock(&self.policy_applied_at) = Some(now);
@@ -279,6 +284,20 @@ impl GatewayMetrics {
     ) {
         let value = value.into();
         let gauge = with_local_recorder(&self.recorder, || gauge!(metric.name, label => value));
+        lock(&self.observed).push(Observed::Gauge(gauge, Box::new(read)));
+    }
+
+    /// The same, for one value of each of its two labels.
+    pub fn observe_gauge_of_two_labels(
+        &self,
+        metric: &MetricDef,
+        [(first, one), (second, other)]: [(&'static str, String); 2],
+        read: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        let gauge = with_local_recorder(
+            &self.recorder,
+            || gauge!(metric.name, first => one, second => other),
+        );
         lock(&self.observed).push(Observed::Gauge(gauge, Box::new(read)));
     }
 
@@ -463,6 +482,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use fairgate_core::finding::Severity;
 
     fn written(metrics: &GatewayMetrics) -> String {
         let mut text = Exposition::default();
@@ -511,7 +531,16 @@ mod tests {
     #[test]
     fn recorded_metrics_are_written_in_a_fixed_order() {
         let metrics = GatewayMetrics::new();
-        metrics.policy_applied(Time::ZERO, 2);
+        let warning = Finding {
+            severity: Severity::Warning,
+            origin: "a.yaml".into(),
+            kind: "FlowSchema".into(),
+            name: "a".into(),
+            field: "spec.rules".into(),
+            message: "matches nothing".into(),
+            remedy: "add a rule".into(),
+        };
+        metrics.policy_applied(Time::ZERO, &[warning.clone(), warning]);
         metrics.policy_rejected();
         metrics.token_reviewed(LookupOutcome::Negative);
         metrics.observe_gauge(&catalogue::CONNECTIONS, || 7.0);
@@ -530,6 +559,8 @@ mod tests {
             "fairgate_policy_loads_total{outcome=\"failed\"} 1",
             "fairgate_policy_loads_total{outcome=\"ok\"} 1",
             "fairgate_policy_warnings 2",
+            "fairgate_policy_warning_reasons{reason=\"schema-unreached\"} 2",
+            "fairgate_policy_warning_reasons{reason=\"other\"} 0",
             "fairgate_token_reviews_total{outcome=\"accepted\"} 0",
             "fairgate_token_reviews_total{outcome=\"refused\"} 1",
             "fairgate_panics_total 0",

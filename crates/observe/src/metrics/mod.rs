@@ -5,4 +5,5 @@ pub mod catalogue;
 pub(crate) mod check_durations;
 pub(crate) mod exposition;
 pub(crate) mod gateway_metrics;
+mod policy_warnings;
 pub(crate) mod shared_histogram;

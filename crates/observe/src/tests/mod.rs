@@ -57,7 +57,8 @@ const START: Time = Time::from_nanos(1_000_000_000);
 type Answer<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// The innermost service: responds 200 at once. It holds requests with `hold` in their path until
-/// [`World::release`], and responds 404 to those with `nothing`.
+/// [`World::release`], and responds 404 to those with `nothing`, and 500 to those
+/// with `broken`.
 #[derive(Clone, Default)]
 struct Leaf {
     held: Rc<RefCell<VecDeque<oneshot::Sender<()>>>>,
@@ -77,6 +78,9 @@ impl Service<Call> for Leaf {
         let mut reply = Response::new(ReplyBody::full("hello"));
         if path.contains("nothing") {
             *reply.status_mut() = StatusCode::NOT_FOUND;
+        }
+        if path.contains("broken") {
+            *reply.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         }
         if !path.contains("hold") {
             return Box::pin(async { Ok(reply) });

@@ -37,6 +37,33 @@ fn users_who_are_refused_are_named_in_metrics_and_dump() {
 }
 
 #[test]
+fn users_whose_evictions_fail_are_named_with_the_reason() {
+    local(async {
+        let mut world = World::new();
+        for (target, user) in [
+            ("/api/v1/namespaces/broken/pods/a/eviction", "ann"),
+            ("/api/v1/namespaces/broken/pods/b/eviction", "ann"),
+            ("/api/v1/namespaces/fine/pods/a/eviction", "sid"),
+            // Neither what is no eviction, nor an eviction that is refused.
+            ("/api/v1/namespaces/broken/pods", "eve"),
+            ("/api/v1/namespaces/nothing/pods/a/eviction", "eve"),
+        ] {
+            drop(world.send(Method::POST, target, user).await.await);
+        }
+        settle().await;
+        let text = world.telemetry.metrics_text().await.unwrap();
+        let scrape = Scrape::parse(&text);
+        scrape.is(
+            "fairgate_user_failed_evictions_total{apiserver=\"kube:6443\",code=\"500\",reason=\"upstream-error\",user=\"ann\"}",
+            2.0,
+        );
+        let names = "fairgate_user_failed_evictions_total{";
+        let lines = text.lines().filter(|line| line.starts_with(names));
+        assert_eq!(lines.count(), 1, "{text}");
+    });
+}
+
+#[test]
 fn seat_seconds_are_those_of_requests_that_have_ended() {
     local(async {
         let mut world = World::new();

@@ -10,9 +10,12 @@
 pub mod affinity;
 mod moving;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use arc_swap::{ArcSwap, Guard};
@@ -199,20 +202,64 @@ pub struct ServerCondition {
 
 impl ServerCondition {
     /// Why it is not used as it could be; `None` if it is.
-    pub fn problem(&self) -> Option<&'static str> {
+    pub fn problem(&self) -> Option<ServerProblem> {
         match (self.state, self.reason) {
-            _ if !self.is_listed => Some("is no longer an address of its name"),
-            (ServerState::Ejected, Some(EjectionReason::NotConnected)) => Some("cannot be reached"),
+            _ if !self.is_listed => Some(ServerProblem::Unlisted),
+            (ServerState::Ejected, Some(EjectionReason::NotConnected)) => {
+                Some(ServerProblem::NotConnected)
+            }
             (ServerState::Ejected, Some(EjectionReason::OnlyErrors)) => {
-                Some("answers every request with an error, which the others do not")
+                Some(ServerProblem::OnlyErrors)
             }
-            (ServerState::Ejected, _) => Some("does not answer"),
-            (ServerState::NotReady, _) => Some("says that it is not ready (/readyz)"),
-            (ServerState::Ready, _) if self.is_slow => {
-                Some("answers much more slowly than the others; it gets few requests")
-            }
+            (ServerState::Ejected, _) => Some(ServerProblem::NoAnswer),
+            (ServerState::NotReady, _) => Some(ServerProblem::NotReady),
+            (ServerState::Ready, _) if self.is_slow => Some(ServerProblem::Slow),
             (ServerState::Ready, _) => None,
         }
+    }
+}
+
+/// Why a server is not used as it could be. `Display` writes what follows "the server".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerProblem {
+    /// Its address is no longer one of its name.
+    Unlisted,
+    /// No connection can be opened.
+    NotConnected,
+    /// It answers every request with an error, and other servers do not.
+    OnlyErrors,
+    /// It does not answer.
+    NoAnswer,
+    /// It says that it is not ready.
+    NotReady,
+    /// It is much slower than the others.
+    Slow,
+}
+
+impl ServerProblem {
+    /// Its name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unlisted => "unlisted",
+            Self::NotConnected => "not-connected",
+            Self::OnlyErrors => "only-errors",
+            Self::NoAnswer => "no-answer",
+            Self::NotReady => "not-ready",
+            Self::Slow => "slow",
+        }
+    }
+}
+
+impl fmt::Display for ServerProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unlisted => "is no longer an address of its name",
+            Self::NotConnected => "cannot be reached",
+            Self::OnlyErrors => "answers every request with an error, which the others do not",
+            Self::NoAnswer => "does not answer",
+            Self::NotReady => "says that it is not ready (/readyz)",
+            Self::Slow => "answers much more slowly than the others; it gets few requests",
+        })
     }
 }
 
