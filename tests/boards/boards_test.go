@@ -31,7 +31,7 @@ const quiet = " (quiet)"
 
 // variables chooses values for the variables of the boards.
 var variables = strings.NewReplacer(
-	"$__rate_interval", "10s", "$cluster", ".*", "$job", "fairgate", "$instance", ".*", "$level", "busy")
+	"$__rate_interval", "10s", "$cluster", "", "$fleet", ".*", "$job", "fairgate", "$instance", ".*", "$level", "busy")
 
 // level returns a level with one share of the seats.
 func level(name string, lends int, response object) object {

@@ -46,7 +46,7 @@ func TestBoardsShowAFloodThatHurtsNobody(t *testing.T) {
 		gateway.load(ctx, 5, "elephant", "GET", fmt.Sprintf("%s?delay=%dms&bytes=5000", podsOfA, delay), 0)
 	}
 	pass(lasts)
-	variables := strings.NewReplacer("$__rate_interval", "10s", "$cluster", ".*", "$job", "fairgate", "$instance", ".*", "$level", "global-default")
+	variables := strings.NewReplacer("$__rate_interval", "10s", "$cluster", "", "$fleet", ".*", "$job", "fairgate", "$instance", ".*", "$level", "global-default")
 	ask := &incidents{t: t, boards: boardFiles(t), prometheus: w.prometheus}
 	floods := ask.series(overviewBoard, "Who floods", gateway)
 	for name, size := range floods {

@@ -99,7 +99,7 @@ func TestBoardsShowAKubeAPIServerWhereTheyDoNotNeedFairgate(t *testing.T) {
 	}
 	empty := map[string]string{}
 	for title, expr := range expressionsOf(t, strings.NewReplacer(
-		"$__rate_interval", "10s", "$cluster", ".*", "$job", "fairgate", "$instance", ".*", "$level", "global-default")) {
+		"$__rate_interval", "10s", "$cluster", "", "$fleet", ".*", "$job", "fairgate", "$instance", ".*", "$level", "global-default")) {
 		if !strings.Contains(title, "(fairgate)") && !strings.HasSuffix(title, quiet) && !strings.HasPrefix(title, "rule ") {
 			empty[title] = expr
 		}

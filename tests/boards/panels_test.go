@@ -40,6 +40,16 @@ func TestEveryPanelExplainsItself(t *testing.T) {
 		if panel.Description == "" {
 			t.Error("it has no description")
 		}
+		if len(panel.FieldConfig.Defaults.Thresholds.Steps) > 1 && !strings.Contains(panel.Description, "Colours: green") {
+			t.Error("it has colours, and does not say what they mean")
+		}
+		for _, column := range panel.FieldConfig.Overrides {
+			for _, property := range column.Properties {
+				if property.ID == "thresholds" && !strings.Contains(panel.Description, column.Matcher.Options+": green") {
+					t.Errorf("the colours of the column %s are not explained", column.Matcher.Options)
+				}
+			}
+		}
 		if panel.FieldConfig.Defaults.NoValue == "" {
 			t.Error("it does not say why it is empty")
 		}

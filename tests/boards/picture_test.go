@@ -58,7 +58,8 @@ func (p *prometheus) draw(t *testing.T, directory, prefix string, variables *str
 				fmt.Fprintf(&page, "<b style=font-size:16px>%s</b></div>", html.EscapeString(panel.Title))
 				continue
 			}
-			fmt.Fprintf(&page, "<b>%s</b>%s</div>", html.EscapeString(panel.Title), p.content(t, panel, variables, begun, marks))
+			fmt.Fprintf(&page, "<b title=\"%s\">%s</b>%s%s</div>", html.EscapeString(panel.Description), html.EscapeString(panel.Title),
+				legendOfColours(panel), p.content(t, panel, variables, begun, marks))
 		}
 		page.WriteString("</div>")
 		name := prefix + strings.TrimPrefix(uid, "fairgate-") + ".html"
@@ -66,6 +67,15 @@ func (p *prometheus) draw(t *testing.T, directory, prefix string, variables *str
 			t.Fatal(err)
 		}
 	}
+}
+
+// legendOfColours returns what the description of a panel says of its colours, in small letters.
+func legendOfColours(panel boardPanel) string {
+	_, colours, found := strings.Cut(panel.Description, " Colours: ")
+	if !found {
+		return ""
+	}
+	return "<div style=font-size:10px;color:#777;white-space:nowrap;overflow:hidden>" + html.EscapeString(strings.TrimSuffix(colours, ".")) + "</div>"
 }
 
 // content returns what a panel shows below its title.
@@ -191,10 +201,21 @@ func (p *prometheus) history(t *testing.T, expr, legend string, begun time.Time)
 }
 
 func number(all []series, panel boardPanel) string {
-	points := all[0].points
-	value := points[len(points)-1][1]
 	defaults := panel.FieldConfig.Defaults
-	return fmt.Sprintf("<div class=s style=background:%s>%s</div>", background[defaults.Thresholds.colour(value)], inUnit(value, defaults.Unit))
+	colour, texts := "text", []string{}
+	for _, one := range all {
+		value := one.points[len(one.points)-1][1]
+		text := inUnit(value, defaults.Unit)
+		if len(all) > 1 {
+			text = html.EscapeString(one.name) + " " + text
+		}
+		colour, texts = defaults.Thresholds.colour(value), append(texts, text)
+	}
+	size := ""
+	if len(all) > 1 {
+		size = ";font-size:18px"
+	}
+	return fmt.Sprintf("<div class=s style=\"background:%s%s\">%s</div>", background[colour], size, strings.Join(texts, ", "))
 }
 
 // inUnit writes a value as Grafana does with this unit.

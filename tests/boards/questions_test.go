@@ -108,7 +108,7 @@ func (i *incidents) begin(ctx context.Context) {
 // results returns what a query of a board shows of one gateway.
 func (i *incidents) results(expr string, of *gateway) []sample {
 	i.t.Helper()
-	return i.prometheus.query(i.t, strings.NewReplacer("$__rate_interval", "10s", "$__interval", "10s", "$cluster", ".*", "$job", "fairgate",
+	return i.prometheus.query(i.t, strings.NewReplacer("$__rate_interval", "10s", "$__interval", "10s", "$cluster", "", "$fleet", ".*", "$job", "fairgate",
 		"$instance", of.admin, "$level", "busy").Replace(expr))
 }
 
@@ -205,6 +205,16 @@ func onOverview(text string, of func(*incidents) *gateway, is func(boardPanel, [
 
 func never(*incidents) bool { return false }
 
+// isOfUser says whether all legends begin with a user.
+func isOfUser(series map[string]float64, user string) bool {
+	for legend := range series {
+		if !strings.HasPrefix(legend, user+": ") {
+			return false
+		}
+	}
+	return true
+}
+
 // fails says whether a panel shows above all what failed.
 func fails(_ boardPanel, found []sample) bool {
 	return names(greatest(found), "failed") && value(greatest(found)) > 0
@@ -266,7 +276,9 @@ var questions = []question{
 			for _, one := range found {
 				share[one.Metric["flow"]] = value(one)
 			}
-			return strings.Contains(panel.Title, "fair share") && share["mouse"] < 0.5 && share["elephant"] > 1
+			lowest, isThere := share["mouse"]
+			_, isRich := share["elephant"]
+			return strings.Contains(panel.Title, "fair share") && isThere && lowest < 0.5 && !isRich
 		},
 		func(i *incidents) bool {
 			return i.shown(i.unfair, func(panel boardPanel, found []sample) bool {
@@ -290,7 +302,10 @@ var questions = []question{
 					return false
 				}
 			}
-			return i.shown(i.failing, fails, "fairgate-evictions")
+			evicts := i.series(overviewBoard, "Whose evictions fail", i.failing)
+			writes := i.series(overviewBoard, "Whose writes admission refuses", i.unable)
+			return i.shown(i.failing, fails, "fairgate-evictions") && len(evicts) == 1 && evicts["root: 500 upstream-error"] > 0 &&
+				len(writes) > 0 && isOfUser(writes, "root")
 		},
 		func(i *incidents) bool { return i.shown(i.failing, fails) }},
 	onOverview("Who watches what?", func(i *incidents) *gateway { return i.watched },
@@ -313,18 +328,29 @@ var questions = []question{
 				return slices.ContainsFunc(found, func(s sample) bool { return s.Metric["server"] == "127.0.0.1:9" && value(s) == 0 })
 			}
 			shown := i.series(overviewBoard, "All API servers take requests", i.oneAway)
-			return found && links(panel, "fairgate-fleet", "") && len(shown) == 1 && shown["all"] == 0 && i.shown(i.oneAway, isAway, "fairgate-fleet")
+			reasons := i.series(overviewBoard, "Why an API server is away", i.oneAway)
+			_, hasReason := reasons["127.0.0.1:9: not-connected, says "+i.oneAway.admin]
+			return found && links(panel, "fairgate-fleet", "") && len(shown) == 1 && shown["all"] == 0 && len(reasons) == 1 && hasReason &&
+				i.shown(i.oneAway, isAway, "fairgate-fleet")
 		}, never},
 	{"Is a gateway cut off from its fleet?",
 		func(i *incidents) bool {
 			panel, found := i.panel(overviewBoard, "Gateways cut off")
 			return found && links(panel, "fairgate-fleet", "") && i.worst("Gateways cut off", i.cutOff) == 1 &&
-				len(i.series(overviewBoard, "Gateways cut off", i.calm)) == 0
+				len(i.series(overviewBoard, "Gateways cut off", i.calm)) == 0 &&
+				// Its own view, with the reason: it has not read a ledger, whether or not there is one.
+				len(i.series(overviewBoard, "Why a gateway is cut off", i.cutOff)) == 1 &&
+				i.series("fairgate-fleet", "Ledgers are there", i.cutOff)["there"] == 0 &&
+				i.series("fairgate-fleet", "Oldest ledger", i.cutOff)["age"] > 10
 		}, never},
 	{"How much of its memory does it use?",
 		func(i *incidents) bool {
-			shown := i.series(overviewBoard, "Memory", i.calm)
-			panel, _ := i.panel(overviewBoard, "Memory")
+			shown := i.series(overviewBoard, "Memory, of its limit", i.calm)
+			panel, _ := i.panel(overviewBoard, "Memory, of its limit")
+			inBytes := i.series(overviewBoard, "Memory, and its limit", i.calm)
+			if inBytes["used"] < 1<<20 || inBytes["limit"] < inBytes["used"] {
+				return false
+			}
 			for _, used := range shown {
 				return used > 0 && used < 1 && panel.FieldConfig.Defaults.Unit == "percentunit" && len(panel.FieldConfig.Defaults.Thresholds.Steps) > 1
 			}
@@ -382,7 +408,7 @@ func TestBoardsAnswerTheQuestionsOfAnOnCall(t *testing.T) {
 func (i *incidents) draw(directory string, begun time.Time) {
 	gateways := []*gateway{i.failing, i.flooded, i.cutOff, i.slow, i.watched, i.refusing, i.calm, i.unfair, i.oneAway, i.changed, i.unable}
 	for at, of := range gateways {
-		variables := strings.NewReplacer("$__rate_interval", "10s", "$__interval", "10s", "$cluster", ".*", "$job", "fairgate",
+		variables := strings.NewReplacer("$__rate_interval", "10s", "$__interval", "10s", "$cluster", "", "$fleet", ".*", "$job", "fairgate",
 			"$instance", of.admin, "$level", "busy")
 		i.prometheus.draw(i.t, directory, fmt.Sprintf("gateway-%c-", 'a'+at), variables, begun)
 	}

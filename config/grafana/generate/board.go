@@ -99,6 +99,6 @@ var slow = &Bounds{Warn: 1, Bad: 10}
 const absent = "no data: nothing has happened, not scraped, or not a metric of this server"
 
 // The selector of the board's variables. Expressions have an @ where it belongs.
-const selector = `cluster=~"$cluster", job="$job", instance=~"$instance"`
+const selector = `cluster="$cluster", job="$job", instance=~"$instance"`
 
 var boards = []Board{overview, level, health, upstream, evictions, fleet}

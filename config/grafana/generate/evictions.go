@@ -1,5 +1,15 @@
 package main
 
+// Panels that the overview has, too.
+var (
+	whoseEvictionsFail = Panel{Title: "Whose evictions fail, and why (fairgate)", Unit: PerSec, Wide: true, Stacked: true, Ours: true, Empty: "no eviction fails",
+		About:   "Evictions each second that ended with a server error, by user, status and reason, of those with most. upstream-error: the upstream answered so; other reasons are those of the gateway. Needs a metric of fairgate.",
+		Queries: []Query{{Expr: `topk(10, sum by (user, code, reason) (rate(fairgate_user_failed_evictions_total{@}[$__rate_interval]))) > 0`, Legend: "{{user}}: {{code}} {{reason}}"}}}
+	whoseWritesRefused = Panel{Title: "Whose writes admission refuses, and why (fairgate)", Unit: PerSec, Wide: true, Stacked: true, Ours: true, Empty: "none refused",
+		About:   "Requests each second that admission refused, by user, status and reason, of those with most: denied by a policy, or not evaluated. Needs a metric of fairgate.",
+		Queries: []Query{{Expr: `topk(10, sum by (user, code, reason) (rate(fairgate_user_refusals_total{reason=~"admission.*", @}[$__rate_interval]))) > 0`, Legend: "{{user}}: {{code}} {{reason}}"}}}
+)
+
 var evictions = Board{
 	UID:   "fairgate-evictions",
 	Title: "fairgate / Evictions and admission",
@@ -19,6 +29,7 @@ var evictions = Board{
 				About:   "The part of the requests that admission policies are for that were refused because the policies could not be evaluated. FairgateAdmissionFails fires at a tenth. Needs metrics of fairgate.",
 				Queries: []Query{{Expr: notJudged, Legend: "no verdict"}}},
 		}},
+		{Title: "Who, and why", Panels: []Panel{whoseEvictionsFail, whoseWritesRefused}},
 		{Title: "Evictions", Panels: []Panel{
 			{Title: "Evictions by outcome (fairgate)", Unit: PerSec, Stacked: true, Ours: true, Empty: "no evictions",
 				About:   "Evictions each second by how they ended. Refused are those whose budget allows none now. Needs a metric of fairgate.",

@@ -34,14 +34,20 @@ var (
 		About:   "Gateways that have no grant of their fleet, and use isolatedSeats at most. FairgateFleetIsolated fires. Needs a metric of fairgate.",
 		Queries: []Query{{Expr: `sum(fairgate_fleet_isolated{@})`, Legend: "cut off"}}}
 	coordinated = Panel{Title: "Fleets have a coordinator (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: noFleet,
-		About:   "Whether a gateway of each fleet divides its seats. After the loss of the coordinator it takes up to 20 s until another one does. Choose all instances. Needs a metric of fairgate.",
-		Queries: []Query{{Expr: `min(sum by (fleet) (fairgate_fleet_coordinator{@}))`, Legend: "coordinator"}}}
-	ledgersThere = Panel{Title: "Ledgers are there (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: noFleet,
-		About:   "Whether the ledgers of all fleets are those that were in force last. If not, one was deleted or restored from a backup, and somebody has to act: FairgateFleetLedgerLost. Needs a metric of fairgate.",
-		Queries: []Query{{Expr: `min(fairgate_fleet_ledger_lost{@} == bool 0)`, Legend: "there"}}}
+		About:   "Whether a gateway of each fleet, chosen here or not, divides its seats, as the gateways see it: its lease was renewed in the last 20 s. After the loss of the coordinator it takes so long until another one takes over. Needs a metric of fairgate.",
+		Queries: []Query{{Expr: `min(min by (fleet) (fairgate_fleet_coordinator_age_seconds{@}) < bool 20)`, Legend: "coordinator"}}}
+	ledgersThere = Panel{Title: "Ledgers are there and read (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: noFleet,
+		About:   "Whether each gateway has read the ledger of its fleet in the last 10 s, and found the one that was in force last. If not, either the gateway cannot read it (Oldest ledger shows for how long), or it was deleted or restored from a backup: the table on the board of servers and gateways says which. Needs metrics of fairgate.",
+		Queries: []Query{{Expr: `min((fairgate_fleet_ledger_lost{@} == bool 0) * (fairgate_fleet_ledger_age_seconds{@} <= bool 10))`, Legend: "there"}}}
 	oldestLedger = Panel{Title: "Oldest ledger (fairgate)", Kind: Stat, Unit: Seconds, Ours: true, Bounds: old, Empty: noFleet,
-		About:   "Time since a gateway has read the ledger of its fleet, of the gateway where that is longest. It is about a second; a grant holds for ten. Needs a metric of fairgate.",
+		About:   "Time since a gateway has read the ledger of its fleet, or since it started if it has read none, of the gateway where that is longest. It is about a second; a grant holds for ten. Needs a metric of fairgate.",
 		Queries: []Query{{Expr: `max(fairgate_fleet_ledger_age_seconds{@})`, Legend: "age"}}}
+	whyServersAway = Panel{Title: "Why an API server is away or slow (fairgate)", Unit: Count, Wide: true, Ours: true, Empty: "no server has a problem, or there is only one",
+		About:   "Servers that get no requests, or few, with the reason and the gateway that says so. not-connected: no connection can be opened. no-answer: probes or requests end without an answer. only-errors: it answers everything with an error, and others do not. not-ready: its /readyz says so. slow: far slower than the others. unlisted: no longer an address of its name. Needs a metric of fairgate.",
+		Queries: []Query{{Expr: `max by (instance, server, reason) (fairgate_upstream_server_problem{@})`, Legend: "{{server}}: {{reason}}, says {{instance}}"}}}
+	whyCutOff = Panel{Title: "Why a gateway is cut off (fairgate)", Unit: Count, Wide: true, Ours: true, Empty: "no gateway is cut off, or there is no fleet",
+		About:   "Gateways without a grant of their fleet, with the reason. engine-no-answer: etcd, or the API server with the leases, does not answer. engine-forbidden: it does not permit the calls. engine-failed: it answers with errors. records-unusable: damaged, of another version, or of a gateway with other settings. not-listed: the coordinator gives it no seats. same-name: another gateway has its name. Needs a metric of fairgate.",
+		Queries: []Query{{Expr: `max by (fleet, instance, reason) (fairgate_fleet_isolated_reason{@}) == 1`, Legend: "{{instance}} of {{fleet}}: {{reason}}"}}}
 )
 
 // to is the panel with a link to a board.
@@ -68,6 +74,8 @@ var fleet = Board{
 			coordinated,
 			ledgersThere,
 			oldestLedger,
+			whyServersAway,
+			whyCutOff,
 		}},
 		{Title: "API servers", Panels: []Panel{
 			{Title: "Servers: state, seats, errors and watches (fairgate)", Kind: Table, RowsOf: "server", Unit: Count, Ours: true, Empty: oneServer,

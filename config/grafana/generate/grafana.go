@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 )
 
@@ -142,7 +143,7 @@ func (b Board) panel(p Panel, id int, place object) object {
 		defaults["links"] = links
 	}
 	panel := object{
-		"id": id, "type": string(kind), "title": p.Title, "description": p.About, "datasource": datasource,
+		"id": id, "type": string(kind), "title": p.Title, "description": p.description(), "datasource": datasource,
 		"gridPos": place, "targets": targets, "options": options,
 		"fieldConfig": object{
 			"defaults":  defaults,
@@ -169,6 +170,52 @@ func (b *Bounds) steps() object {
 		steps = []object{step("green", nil), step("orange", b.Warn), step("red", b.Bad)}
 	}
 	return object{"mode": "absolute", "steps": steps}
+}
+
+// description is the explanation, with what the colours mean.
+func (p Panel) description() string {
+	parts := []string{p.About}
+	if p.Bounds != nil && p.Kind != Table {
+		parts = append(parts, "Colours: "+p.Bounds.legend(p.Unit)+".")
+	}
+	for _, query := range p.Queries {
+		if p.Kind == Table && query.Bounds != nil {
+			parts = append(parts, query.Legend+": "+query.Bounds.legend(query.Unit)+".")
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// legend says what the colours of values mean.
+func (b Bounds) legend(unit Unit) string {
+	isLow := b.Bad < b.Warn
+	switch {
+	case unit == Boolean && isLow:
+		return "green is yes, red is no"
+	case unit == Boolean:
+		return "green is no, red is yes"
+	case isLow:
+		return "green from " + unit.text(b.Warn) + ", orange below, red below " + unit.text(b.Bad)
+	case b == *unusual:
+		return "green is none, orange is any, red from " + unit.text(b.Bad)
+	}
+	return "green below " + unit.text(b.Warn) + ", orange from there, red from " + unit.text(b.Bad)
+}
+
+// text is a value in the unit.
+func (u Unit) text(value float64) string {
+	number := func(value float64) string { return strconv.FormatFloat(value, 'g', 4, 64) }
+	switch u {
+	case Fraction:
+		return number(value*100) + " %"
+	case Seconds:
+		return number(value) + " s"
+	case Days:
+		return number(value) + " days"
+	case PerSec:
+		return number(value) + " each second"
+	}
+	return number(value)
 }
 
 // links returns where the panel leads to. The variables of the present board and the time are kept.
@@ -242,28 +289,36 @@ func (p Panel) canBeNegative() bool {
 
 func (b Board) variables() []object {
 	const anchor = "apiserver_flowcontrol_nominal_limit_seats"
-	label := func(name, title, query string, all bool) object {
-		variable := object{
+	one := func(name, title, query string) object {
+		return object{
 			"name": name, "label": title, "type": "query", "datasource": datasource, "query": query,
-			"refresh": 2, "sort": 1, "includeAll": all, "multi": all,
+			"refresh": 2, "sort": 1, "includeAll": false, "multi": false,
 		}
-		if all {
-			// Matches a label that is not there, too.
-			variable["allValue"] = ".*"
-			variable["current"] = object{"text": "All", "value": "$__all"}
-		}
+	}
+	several := func(name, title, query string) object {
+		variable := one(name, title, query)
+		variable["includeAll"], variable["multi"] = true, true
+		variable["current"] = object{"text": "All", "value": "$__all"}
 		return variable
 	}
+	const chosen = `cluster="$cluster", job="$job"`
+	fleet := several("fleet", "Fleet", `label_values(fairgate_fleet_seats{`+chosen+`}, fleet)`)
+	// Matches a label that is not there, too: gateways without a fleet, and kube-apiservers.
+	fleet["allValue"] = ".*"
 	list := []object{
 		{"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "refresh": 1},
-		label("cluster", "Cluster", "label_values("+anchor+", cluster)", true),
+		// One cluster at a time, as on the boards of Kubernetes: levels, users and fleets of two may have the same names. Without a
+		// label cluster the value is empty, which selects just those series.
+		one("cluster", "Cluster", "label_values("+anchor+", cluster)"),
 		// One job at a time: a request that passes a gateway and then a kube-apiserver is counted by both.
-		label("job", "Job", `label_values(`+anchor+`{cluster=~"$cluster"}, job)`, false),
-		label("instance", "Instance", `label_values(`+anchor+`{cluster=~"$cluster", job="$job"}, instance)`, true),
+		one("job", "Job", `label_values(`+anchor+`{cluster="$cluster"}, job)`),
+		fleet,
+		// Only a fleet's own metrics have its name, so it is the instances that it chooses: all of them are those listed.
+		several("instance", "Instance", `label_values({__name__=~"`+anchor+`|fairgate_fleet_seats", `+chosen+`, fleet=~"$fleet"}, instance)`),
 	}
 	if b.ByLevel {
-		list = append(list, label("level", "Priority level",
-			`label_values(`+anchor+`{cluster=~"$cluster", job="$job"}, priority_level)`, false))
+		list = append(list, one("level", "Priority level",
+			`label_values(`+anchor+`{`+chosen+`}, priority_level)`))
 	}
 	return list
 }
