@@ -230,8 +230,12 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 		"upstream": object{"servers": []object{{"url": "http://" + w.upstream.address}, {"url": "http://127.0.0.1:9"}}},
 	}, false)
 	servers.load(ctx, 1, "mouse", "GET", pods, 100*time.Millisecond)
+	nowhere := startGateway(t, t.TempDir(), object{
+		"mode": "files", "dataCores": 1,
+		"upstream": object{"servers": []object{{"url": "http://127.0.0.1:9"}, {"url": "http://127.0.0.1:19"}}},
+	}, false)
 	host := w.hostAdmission(t, ctx)
-	w.prometheus.scrape(t, append(w.prometheus.targets, stranded.admin, judge.admin, observer.admin, servers.admin, host.admin)...)
+	w.prometheus.scrape(t, append(w.prometheus.targets, stranded.admin, judge.admin, observer.admin, servers.admin, nowhere.admin, host.admin)...)
 	w.files.reload(t, "kind: Nonsense")
 	certify(t, w.files.directory, 3*24*time.Hour)
 	write(t, filepath.Join(w.files.directory, "policies"), "broken.yaml", "kind: Nonsense")
@@ -275,6 +279,7 @@ var causes = map[string]string{
 	"FairgateDown":                   "a gateway is killed",
 	"FairgateUpstreamDown":           "the upstream ends",
 	"FairgateServerAway":             "one of two servers of a gateway does not listen",
+	"FairgateNoSeats":                "none of two servers of a gateway listens",
 	"FairgatePolicySourceStale":      "the upstream ends, from which a gateway reads its policy",
 	"FairgateVitalLevelRefuses":      "60 clients update nodes, which takes 2 s each",
 	"FairgateLevelSaturated":         "60 clients of one user list pods, which takes 0.9 s each",
