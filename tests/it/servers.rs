@@ -66,6 +66,35 @@ fn of_server(gateway: &GatewayProcess, metric: &str, address: SocketAddr) -> Opt
     line.rsplit(' ').next()?.parse().ok()
 }
 
+/// Metrics, readiness and the dump name the server that cannot be reached, and why.
+fn says_why_it_is_away(gateway: &GatewayProcess, address: SocketAddr) {
+    assert!(
+        gateway.metrics().contains(&format!(
+            "reason=\"not-connected\",server=\"{address}\"}} 1"
+        )),
+        "a metric has the reason: {}",
+        gateway.metrics()
+    );
+    let ready = gateway.admin_get("/readyz?verbose");
+    assert_eq!(status(&ready), 200);
+    let line = ready.lines().find(|line| line.starts_with("[!]servers: "));
+    let says = format!("[!]servers: {address} cannot be reached, for ");
+    assert!(line.is_some_and(|line| line.starts_with(&says)), "{ready}");
+    assert!(
+        !ready.contains("[!]upstream"),
+        "another one can be reached: {ready}"
+    );
+    let dump = gateway.admin_get("/debug/api_priority_and_fairness/dump_servers");
+    let row = dump
+        .lines()
+        .find(|line| line.starts_with(&address.to_string()))
+        .unwrap();
+    assert!(
+        row.contains("Ejected") && row.contains("cannot be reached: http://"),
+        "{row}"
+    );
+}
+
 fn wait_for_seats(gateway: &GatewayProcess, seats: u64) {
     wait_until("all servers together have other seats", || {
         gateway.metric("fairgate_total_seats") == Some(seats)
@@ -245,31 +274,7 @@ fn a_server_that_goes_away_loses_no_request_and_gets_its_part_again_when_it_is_b
         of_server(&gateway, "fairgate_upstream_server_up", address),
         Some(0)
     );
-    assert!(
-        gateway.metrics().contains(&format!(
-            "reason=\"not-connected\",server=\"{address}\"}} 1"
-        )),
-        "a metric has the reason: {}",
-        gateway.metrics()
-    );
-    let ready = gateway.admin_get("/readyz?verbose");
-    assert_eq!(status(&ready), 200);
-    let line = ready.lines().find(|line| line.starts_with("[!]servers: "));
-    let says = format!("[!]servers: {address} cannot be reached, for ");
-    assert!(line.is_some_and(|line| line.starts_with(&says)), "{ready}");
-    assert!(
-        !ready.contains("[!]upstream"),
-        "another one can be reached: {ready}"
-    );
-    let dump = gateway.admin_get("/debug/api_priority_and_fairness/dump_servers");
-    let row = dump
-        .lines()
-        .find(|line| line.starts_with(&address.to_string()))
-        .unwrap();
-    assert!(
-        row.contains("Ejected") && row.contains("cannot be reached: http://"),
-        "{row}"
-    );
+    says_why_it_is_away(&gateway, address);
     gateway.wait_for_log("it cannot be reached", 1);
 
     let back = TestUpstream::start_at(address, Speaks::Http1, answering);
