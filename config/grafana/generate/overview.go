@@ -51,7 +51,7 @@ var overview = Board{
 				Bounds:  waits,
 				Queries: []Query{{Expr: `topk(10, max by (priority_level, flow_schema, flow) (fairgate_flow_oldest_wait_seconds{@})) > 0`, Legend: "{{priority_level}}: {{flow_schema}} {{flow}}"}}},
 			{Title: "Who is starved: seats, of a fair share (fairgate)", Unit: Fraction, Ours: true, Empty: "no flow that waits has less than its share",
-				About:   "The flows that wait and have less than their share, the lowest first: their seats, divided by what it would have if all such flows of its level had equally many, or by what it asks for if that is less: below 50 % a flow is starved. Needs a metric of fairgate.",
+				About:   "The flows that wait and have less than their share, the lowest first: their seats, divided by what it would have if all such flows of its level had equally many, or by what it asks for if that is less: below 50 % a flow is starved. Why: queue-full in Who gets 429 if its queues are full; many flows of one tenant share the weight of that tenant (dump_tenants); with flowControl.semantics: Compatible it may share all queues of its hand with a larger flow. Needs a metric of fairgate.",
 				Bounds:  &Bounds{Warn: 0.7, Bad: 0.5},
 				Queries: []Query{{Expr: `bottomk(10, min by (priority_level, flow_schema, flow) (fairgate_flow_fair_share_ratio{@})) < 1`, Legend: "{{priority_level}}: {{flow_schema}} {{flow}}"}}},
 			{Title: "Who gets 429, where and why (fairgate)", Unit: PerSec, Ours: true, Stacked: true, Empty: "nobody gets 429",

@@ -44,7 +44,7 @@ use fairgate_gotext::GoDuration;
 /// The status of requests whose client disconnected before there was a response (nginx' "client closed request").
 pub(crate) const CLIENT_GONE: u16 = 499;
 
-/// The reason of a failure that is not the gateway's.
+/// Why an eviction failed that the gateway has not refused.
 const UPSTREAM_ERROR: &str = "upstream-error";
 
 /// The maximum number of different reasons; there are fewer.

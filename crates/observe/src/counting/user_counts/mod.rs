@@ -1,4 +1,4 @@
-//! What is counted of users: who is refused, and who takes how many seat-seconds.
+//! What is counted of users: who is refused, whose evictions fail, and who takes how many seat-seconds.
 //!
 //! A gateway may have a million users, and nobody reads as many series. So only the heaviest users are kept, by lossy
 //! counting: users are added until there are [`MAX_KEYS`](registry::MAX_KEYS), and once a second, when the table is more than
@@ -33,7 +33,7 @@ pub(crate) struct UserLabels {
     pub(crate) level: Box<str>,
     /// The user's name, shortened and without control characters.
     pub(crate) user: Box<str>,
-    /// Of refusals: why. `None` of seat-seconds.
+    /// Of refusals and failed evictions: why. `None` of seat-seconds.
     pub(crate) refusal: Option<UserRefusal>,
 }
 
