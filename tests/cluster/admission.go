@@ -49,7 +49,7 @@ func (c *Cluster) prepareForAdmission(server *Apiserver) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range judgedKinds {
+	for _, kind := range evaluatedKinds {
 		request := Request{Method: "POST", Path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", Headers: map[string]string{contentHeader: jsonType}, Body: kind}
 		response, err := target.send(ctx, request, newNormaliser(false, false))
 		if err != nil || response.Code != 201 {
@@ -67,8 +67,8 @@ func (c *Cluster) prepareForAdmission(server *Apiserver) error {
 	})
 }
 
-// judgedKinds are custom kinds: one with two versions, a default, a status and a scale, and two for params.
-var judgedKinds = func() []string {
+// evaluatedKinds are custom kinds: one with two versions, a default, a status and a scale, and two for params.
+var evaluatedKinds = func() []string {
 	definition := func(plural, kind, scope, versions string) string {
 		return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%[1]s.judged.example.com"},`+
 			`"spec":{"group":"judged.example.com","scope":"%[3]s","names":{"plural":"%[1]s","singular":"%[4]s","kind":"%[2]s","listKind":"%[2]sList"},"versions":[%[5]s]}}`,
@@ -144,8 +144,8 @@ func unnumbered(played [][]Exchange, play int) ([][]Exchange, error) {
 
 var fingerprint = regexp.MustCompile(`X509SHA256=[0-9a-f]{64}`)
 
-// playJudged plays sessions as the play of that number, many at once, since they mostly wait for policies to take effect.
-func playJudged(ctx context.Context, target *Target, sessions []Session, play int) ([][]Exchange, error) {
+// playEvaluated plays sessions as the play of that number, many at once, since they mostly wait for policies to take effect.
+func playEvaluated(ctx context.Context, target *Target, sessions []Session, play int) ([][]Exchange, error) {
 	const atOnce = 16
 	mine := make([]Session, len(sessions))
 	for i, session := range sessions {
@@ -160,14 +160,14 @@ func playJudged(ctx context.Context, target *Target, sessions []Session, play in
 	}
 	for _, session := range played {
 		for i := range session {
-			session[i].Response = judgedResponse(session[i].Response)
+			session[i].Response = evaluatedResponse(session[i].Response)
 		}
 	}
 	return played, nil
 }
 
-// judgedResponse leaves out what is random in each answer.
-func judgedResponse(response Response) Response {
+// evaluatedResponse leaves out what is random in each answer.
+func evaluatedResponse(response Response) Response {
 	// Tokens, and where in a list of conditions a time stood.
 	if status, ok := at(response.Body, "status").(map[string]any); ok && text(response.Body, "kind") == "TokenRequest" {
 		status["token"] = "{{token}}"
@@ -181,19 +181,19 @@ func judgedResponse(response Response) Response {
 
 var undeclared = regexp.MustCompile(`(?s)^(failed to create typed patch object \(.*\):).*field not declared in schema$`)
 
-// A judgement writes a session about what policies make of requests. Its namespace is "@ns"; its policies are about
+// A evaluation writes a session about what policies make of requests. Its namespace is "@ns"; its policies are about
 // objects in that namespace, or about objects with the label s of the session.
-type judgement struct {
+type evaluation struct {
 	script
 	changes int // of policies, bindings, params and the namespace; see settle
 }
 
-func newJudgement(name string) *judgement {
-	return &judgement{script: script{Session{Name: playMark + name}}}
+func newEvaluation(name string) *evaluation {
+	return &evaluation{script: script{Session{Name: playMark + name}}}
 }
 
 // by makes somebody else send the last request.
-func (j *judgement) by(who Requester) { j.Requests[len(j.Requests)-1].By = &who }
+func (j *evaluation) by(who Requester) { j.Requests[len(j.Requests)-1].By = &who }
 
 // in is a path in the session's namespace: of the core group, or of another one with "GROUP/VERSION:".
 func in(resource string) string {
@@ -219,7 +219,7 @@ const (
 const stepsPath = "/api/v1/namespaces/default/configmaps"
 
 // begin makes the namespace, with more labels if there are any.
-func (j *judgement) begin(labels ...string) {
+func (j *evaluation) begin(labels ...string) {
 	more := ""
 	for _, label := range labels {
 		more += "," + label
@@ -229,7 +229,7 @@ func (j *judgement) begin(labels ...string) {
 }
 
 // settle waits until all changes so far are known to the server.
-func (j *judgement) settle() {
+func (j *evaluation) settle() {
 	validation := fmt.Sprintf(fenceValidation, j.changes)
 	if j.changes == 0 {
 		j.post(policiesPath, fmt.Sprintf(fencePolicy, validation))
@@ -248,17 +248,17 @@ func (j *judgement) settle() {
 }
 
 // replacePolicy and replaceBinding replace the one of the session that has this name.
-func (j *judgement) replacePolicy(name, document string)  { j.replace(policiesPath, name, document) }
-func (j *judgement) replaceBinding(name, document string) { j.replace(bindingsPath, name, document) }
+func (j *evaluation) replacePolicy(name, document string)  { j.replace(policiesPath, name, document) }
+func (j *evaluation) replaceBinding(name, document string) { j.replace(bindingsPath, name, document) }
 
-func (j *judgement) replace(path, name, document string) {
+func (j *evaluation) replace(path, name, document string) {
 	// A policy and its binding have one name, so the version is that of the one which was read last.
 	j.get(path + "/" + name)
 	j.put(path+"/"+name, edited(document, `metadata.resourceVersion="{{rv:`+name+`}}"`))
 }
 
 // end lists what is there afterwards, and deletes the policies.
-func (j *judgement) end(paths ...string) {
+func (j *evaluation) end(paths ...string) {
 	for _, path := range paths {
 		join := "?"
 		if strings.Contains(path, "?") {
@@ -274,9 +274,9 @@ func (j *judgement) end(paths ...string) {
 	}
 }
 
-// judgedPolicy is a policy after edits. It is about all objects in the namespace of the session for which rules are, and
+// evaluatedPolicy is a policy after edits. It is about all objects in the namespace of the session for which rules are, and
 // it denies those with the label deny.
-func judgedPolicy(name string, edits ...string) string {
+func evaluatedPolicy(name string, edits ...string) string {
 	first := []string{`spec.matchConstraints={"namespaceSelector":{"matchLabels":{"s":"@all"}},"resourceRules":[` +
 		rule("", "configmaps", "CREATE", "UPDATE") + `]}`, mustHold(`!has(object.metadata.labels) || !('deny' in object.metadata.labels)`)}
 	return policy(name, append(first, edits...)...)

@@ -16,16 +16,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A replay is a session whose policies are in a file: nothing but dry runs is judged, so every gateway sees the same state.
+// A replay is a session whose policies are in a file: nothing but dry runs is evaluated, so every gateway sees the same state.
 type replay struct {
-	policies []string // with their bindings
-	prepare  Session  // of the objects
-	judged   Session
+	policies  []string // with their bindings
+	prepare   Session  // of the objects
+	evaluated Session
 }
 
 // replayOf makes one of a random session. The policies are those that it begins with.
 func replayOf(session Session) replay {
-	made := replay{prepare: Session{Name: session.Name}, judged: Session{Name: session.Name}}
+	made := replay{prepare: Session{Name: session.Name}, evaluated: Session{Name: session.Name}}
 	settled := false
 	for _, request := range session.Requests {
 		kind := fmt.Sprint(path(request))
@@ -44,7 +44,7 @@ func replayOf(session Session) replay {
 			if !strings.Contains(request.Query, "dryRun=All") {
 				request.Query = strings.TrimPrefix(request.Query+"&dryRun=All", "&")
 			}
-			made.judged.Requests = append(made.judged.Requests, request)
+			made.evaluated.Requests = append(made.evaluated.Requests, request)
 		}
 	}
 	return made
@@ -61,15 +61,15 @@ func path(request Request) string {
 
 // Audit comes to the same verdicts as enforce, and changes nothing: it answers as the server does without policies.
 func TestAuditAndEnforceComeToTheSameVerdicts(t *testing.T) {
-	aboutJudgingFairgate(t)
-	// Beside other tests, many stored objects are read too late to be judged.
+	aboutEvaluatingFairgate(t)
+	// Beside other tests, many stored objects are read too late to be evaluated.
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
 	play := nextPlay()
-	var prepared, judged []Session
+	var prepared, evaluated []Session
 	var documents []string
-	for _, session := range RandomJudgedSessions(*admissionSeed+1, 900) {
+	for _, session := range RandomEvaluatedSessions(*admissionSeed+1, 900) {
 		one := replayOf(session.numbered(play))
-		prepared, judged, documents = append(prepared, one.prepare), append(judged, one.judged), append(documents, one.policies...)
+		prepared, evaluated, documents = append(prepared, one.prepare), append(evaluated, one.evaluated), append(documents, one.policies...)
 	}
 	file := filepath.Join(t.TempDir(), "policies.yaml")
 	succeeds(t, os.WriteFile(file, []byte(strings.Join(documents, "\n---\n")), 0o600))
@@ -83,17 +83,17 @@ func TestAuditAndEnforceComeToTheSameVerdicts(t *testing.T) {
 		target, log := plain, filepath.Join(t.TempDir(), "audit.jsonl")
 		var gateway *Fairgate
 		if mode != "off" {
-			gateway = judgingFairgate(t, FairgateOptions{Admission: mode, AdmissionFiles: file, AdmissionLog: log, Fidelity: "completed"})
+			gateway = evaluatingFairgate(t, FairgateOptions{Admission: mode, AdmissionFiles: file, AdmissionLog: log, Fidelity: "completed"})
 			target = admissionTarget(t, gateway.Endpoint)
 		}
-		played, err := playAll(ctx, target, judged)
+		played, err := playAll(ctx, target, evaluated)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sortWarnings(played)
 		for _, session := range played {
 			for i := range session {
-				session[i].Response = judgedResponse(session[i].Response)
+				session[i].Response = evaluatedResponse(session[i].Response)
 			}
 		}
 		answered[mode] = played
@@ -129,7 +129,7 @@ func TestAuditAndEnforceComeToTheSameVerdicts(t *testing.T) {
 				t.Errorf("%s: audit found %d times, enforce %d times: %s", namespace, count, wanted[verdict], verdict)
 			}
 		}
-		// What was carried out before the stored object was read is not judged; it may have had any verdict.
+		// What was carried out before the stored object was read is not evaluated; it may have had any verdict.
 		if late += got[notJudged]; missing > got[notJudged] {
 			t.Errorf("%s: %d verdicts of enforce are none of audit, which left out %d: %v, %v", namespace, missing, got[notJudged], wanted, got)
 		}
@@ -166,9 +166,9 @@ metadata: {name: applied}
 spec: {policyName: applied, validationActions: [Deny]}
 `
 
-// Audit mode judges a server-side apply by what the upstream makes of it, once that is stored: as a server does before.
-func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
-	aboutJudgingFairgate(t)
+// Audit mode evaluates a server-side apply by what the upstream makes of it, once that is stored: as a server does before.
+func TestAnApplyIsAuditedAsAServerEvaluatesIt(t *testing.T) {
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	const space = "applied"
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 20*time.Minute)
@@ -178,7 +178,7 @@ func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
 	for _, server := range []*Apiserver{bed.Enforcing, bed.Plain} {
 		must[*corev1.Namespace](t)(server.Admin.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}))
 	}
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "audit", AdmissionFiles: file, AdmissionLog: log, Fidelity: "completed"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "audit", AdmissionFiles: file, AdmissionLog: log, Fidelity: "completed"})
 	for _, document := range strings.Split(appliedPolicy, "---\n") {
 		path := policiesPath
 		if strings.Contains(document, "Binding") {
@@ -222,7 +222,7 @@ func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
 			}
 		}
 	}
-	// They are judged after they were answered. What is not judged was carried out before the stored object was read.
+	// They are evaluated after they were answered. What is not evaluated was carried out before the stored object was read.
 	got, late := map[string]string{}, map[string]bool{}
 	missing := func() bool {
 		clear(got)
@@ -241,7 +241,7 @@ func TestAnApplyIsAuditedAsAServerJudgesIt(t *testing.T) {
 			late[entry.Name] = entry.Decision == "notJudged"
 		}
 		for name := range want {
-			if _, judged := late[name]; !judged {
+			if _, evaluated := late[name]; !evaluated {
 				return true
 			}
 		}

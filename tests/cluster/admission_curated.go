@@ -29,7 +29,7 @@ func of(document, name string, edits ...string) string {
 }
 
 // inProtobuf sends a document of a built-in kind in protobuf.
-func (j *judgement) inProtobuf(method, target, document string, headers ...string) {
+func (j *evaluation) inProtobuf(method, target, document string, headers ...string) {
 	own := strings.ReplaceAll(document, "@", j.Name+"-")
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(own), nil, nil)
 	if err != nil {
@@ -45,43 +45,43 @@ func shows(message string) string {
 
 const shown = `metadata.labels.show="yes"`
 
-// JudgedSessions are about what policies make of requests that a gateway forwards.
-func JudgedSessions() []Session {
+// EvaluatedSessions are about what policies make of requests that a gateway forwards.
+func EvaluatedSessions() []Session {
 	var all []Session
 	for _, entry := range []struct {
 		name  string
-		write func(*judgement)
+		write func(*evaluation)
 	}{
-		{"verbs", judgedVerbs},
-		{"old", judgedOldObjects},
-		{"defaults", judgedDefaults},
-		{"request", judgedRequests},
-		{"pods", judgedPods},
-		{"connect", judgedConnections},
-		{"scale", judgedScales},
-		{"custom", judgedCustomResources},
-		{"versions", judgedVersions},
-		{"autoscalers", judgedAutoscalers},
-		{"namespaces", judgedNamespaces},
-		{"relabelled", judgedRelabelling},
-		{"encodings", judgedEncodings},
-		{"bodies", judgedBodies},
-		{"dry", judgedDryRuns},
-		{"collections", judgedCollections},
-		{"deletions", judgedDeletions},
-		{"warnings", judgedWarnings},
-		{"params", judgedParams},
-		{"custom-params", judgedCustomParams},
-		{"ceilings", judgedCeilings},
-		{"users", judgedUsers},
-		{"create-by-put", judgedCreationByUpdate},
-		{"conditions", judgedConditions},
-		{"selectors", judgedSelectors},
-		{"exempt", judgedExemptions},
-		{"tokens", judgedTokens},
-		{"errors", judgedErrors},
+		{"verbs", evaluatedVerbs},
+		{"old", evaluatedOldObjects},
+		{"defaults", evaluatedDefaults},
+		{"request", evaluatedRequests},
+		{"pods", evaluatedPods},
+		{"connect", evaluatedConnections},
+		{"scale", evaluatedScales},
+		{"custom", evaluatedCustomResources},
+		{"versions", evaluatedVersions},
+		{"autoscalers", evaluatedAutoscalers},
+		{"namespaces", evaluatedNamespaces},
+		{"relabelled", evaluatedRelabelling},
+		{"encodings", evaluatedEncodings},
+		{"bodies", evaluatedBodies},
+		{"dry", evaluatedDryRuns},
+		{"collections", evaluatedCollections},
+		{"deletions", evaluatedDeletions},
+		{"warnings", evaluatedWarnings},
+		{"params", evaluatedParams},
+		{"custom-params", evaluatedCustomParams},
+		{"ceilings", evaluatedCeilings},
+		{"users", evaluatedUsers},
+		{"create-by-put", evaluatedCreationByUpdate},
+		{"conditions", evaluatedConditions},
+		{"selectors", evaluatedSelectors},
+		{"exempt", evaluatedExemptions},
+		{"tokens", evaluatedTokens},
+		{"errors", evaluatedErrors},
 	} {
-		j := newJudgement(entry.name)
+		j := newEvaluation(entry.name)
 		entry.write(j)
 		all = append(all, j.Session)
 	}
@@ -89,15 +89,15 @@ func JudgedSessions() []Session {
 }
 
 // begins makes the namespace, the policy and its binding, and waits until they are in force.
-func (j *judgement) begins(policy, binding string) {
+func (j *evaluation) begins(policy, binding string) {
 	j.begin()
 	j.post(policiesPath, policy)
 	j.post(bindingsPath, binding)
 	j.settle()
 }
 
-func judgedVerbs(j *judgement) {
-	j.begins(judgedPolicy("@a", mustHold(`!('deny' in object.metadata.labels)`, validation(`object.data.mode != 'slow'`, `"messageExpression":"'slow: ' + object.metadata.name + ' at ' + request.operation"`, `"reason":"Forbidden"`))), binding("@a"))
+func evaluatedVerbs(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", mustHold(`!('deny' in object.metadata.labels)`, validation(`object.data.mode != 'slow'`, `"messageExpression":"'slow: ' + object.metadata.name + ' at ' + request.operation"`, `"reason":"Forbidden"`))), binding("@a"))
 	maps, item := in("configmaps"), in("configmaps/@x")
 	deny, slow := `metadata.labels.deny="yes"`, `data.mode="slow"`
 	j.post(maps, of(configMapDocument, "@x", deny))
@@ -134,8 +134,8 @@ func judgedVerbs(j *judgement) {
 	j.end(maps)
 }
 
-func judgedOldObjects(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps", "UPDATE", "DELETE")), mustHold(
+func evaluatedOldObjects(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps", "UPDATE", "DELETE")), mustHold(
 		validation(`object == null || object.data.size == oldObject.data.size`, `"messageExpression":"oldObject.data.size + ' may not become ' + object.data.size"`),
 		validation(`object != null || 'deletable' in oldObject.metadata.?annotations.orValue({})`, `"message":"not deletable"`))), binding("@a"))
 	item := in("configmaps/@x")
@@ -157,8 +157,8 @@ func judgedOldObjects(j *judgement) {
 }
 
 // What a server fills in before policies see it.
-func judgedDefaults(j *judgement) {
-	j.begins(judgedPolicy("@a",
+func evaluatedDefaults(j *evaluation) {
+	j.begins(evaluatedPolicy("@a",
 		rules(rule("", "pods,services,secrets,configmaps,serviceaccounts,persistentvolumeclaims", "CREATE", "UPDATE"), rule("apps", "deployments,statefulsets,daemonsets,replicasets", "CREATE", "UPDATE"), rule("batch", "jobs,cronjobs", "CREATE", "UPDATE"), rule("networking.k8s.io", "ingresses,networkpolicies", "*"), rule("autoscaling", "horizontalpodautoscalers", "*"), rule("rbac.authorization.k8s.io", "roles,rolebindings", "*"), rule("coordination.k8s.io", "leases", "*")),
 		`spec.variables=[{"name":"o","expression":"object"}]`,
 		mustHold(
@@ -209,9 +209,9 @@ func judgedDefaults(j *judgement) {
 }
 
 // What expressions see of a request.
-func judgedRequests(j *judgement) {
+func evaluatedRequests(j *evaluation) {
 	user := ` + ' by ' + request.userInfo.username + ' of ' + request.userInfo.groups.join(',')`
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps,pods,pods/*,services,services/status", "*"), rule("apps", "deployments,deployments/*", "*")),
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps,pods,pods/*,services,services/status", "*"), rule("apps", "deployments,deployments/*", "*")),
 		mustHold(shows(shownRequest()+user))), binding("@a"))
 	item := in("configmaps/@x")
 	j.post(in("configmaps"), of(configMapDocument, "@x"))
@@ -236,8 +236,8 @@ func judgedRequests(j *judgement) {
 	j.end(in("configmaps"))
 }
 
-func judgedPods(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "pods,pods/ephemeralcontainers,pods/eviction,pods/binding,bindings,pods/status,pods/resize", "*")),
+func evaluatedPods(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "pods,pods/ephemeralcontainers,pods/eviction,pods/binding,bindings,pods/status,pods/resize", "*")),
 		mustHold(
 			validation(`!(request.kind.kind == 'Pod') || object == null || object.spec.containers.all(c, c.image.startsWith('good/'))`, `"messageExpression":"'bad images: ' + object.spec.containers.filter(c, !c.image.startsWith('good/')).map(c, c.image).join(', ')"`),
 			validation(`!(request.?subResource.orValue('') == 'ephemeralcontainers') || object.spec.ephemeralContainers.all(c, c.image.startsWith('good/'))`, `"message":"bad ephemeral container"`),
@@ -282,9 +282,9 @@ func judgedPods(j *judgement) {
 	j.end(pods)
 }
 
-func judgedConnections(j *judgement) {
+func evaluatedConnections(j *evaluation) {
 	show := `"messageExpression":"request.operation + ' ' + request.kind.kind + ' ' + request.name + ' ' + request.?subResource.orValue('none') + ' ' + string(has(request.options)) + ' ' + object.kind + ' ' + object.apiVersion + ' ' + string(oldObject == null) + ' ' + object.?command.orValue([]).join(' ') + ' ' + object.?container.orValue('-') + ' ' + string(object.?stdin.orValue(false)) + string(object.?tty.orValue(false)) + string(object.?stdout.orValue(false)) + ' ' + object.?path.orValue('-') + ' ' + object.?ports.orValue([]).map(p, string(p)).join(',')"`
-	j.begins(judgedPolicy("@a", rules(rule("", "pods/exec,pods/attach,pods/portforward,pods/proxy,services/proxy,pods/log", "CONNECT", "CREATE")), mustHold(
+	j.begins(evaluatedPolicy("@a", rules(rule("", "pods/exec,pods/attach,pods/portforward,pods/proxy,services/proxy,pods/log", "CONNECT", "CREATE")), mustHold(
 		validation(`object.?command.orValue(['fine'])[0] != 'rm'`, show), validation(`object.?container.orValue('c') == 'c'`, show), validation(`!object.?path.orValue('').contains('secret')`, show), validation(`!object.?ports.orValue([]).exists(p, p == 22)`, show))), binding("@a"))
 	j.post(in("pods"), of(podDocument, "@p"))
 	j.post(in("services"), of(serviceDocument, "@v"))
@@ -314,8 +314,8 @@ func judgedConnections(j *judgement) {
 	j.end()
 }
 
-func judgedScales(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("apps", "deployments,deployments/scale,replicasets/scale", "*"), rule("judged.example.com", "things,things/scale,things/status", "*")),
+func evaluatedScales(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("apps", "deployments,deployments/scale,replicasets/scale", "*"), rule("judged.example.com", "things,things/scale,things/status", "*")),
 		mustHold(validation(`object == null || request.kind.kind == 'ReplicaSet' || object.spec.replicas <= 3`, `"messageExpression":"request.kind.kind + ' ' + request.kind.group + ' ' + request.kind.version + ' of ' + request.resource.resource + '/' + request.?subResource.orValue('') + ': ' + string(object.spec.replicas) + ' from ' + string(oldObject == null ? -1 : oldObject.spec.replicas) + ' ' + object.kind"`))), binding("@a"))
 	for _, one := range []struct{ path, document, name string }{{"apps/v1:deployments", deployDocument, "@d"}, {"judged.example.com/v1:things", thingDocument, "@t"}} {
 		item := in(one.path + "/" + one.name)
@@ -335,8 +335,8 @@ func judgedScales(j *judgement) {
 	j.end(in("apps/v1:deployments"), in("judged.example.com/v1:things"))
 }
 
-func judgedCustomResources(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("judged.example.com", "things,things/status", "*")), mustHold(
+func evaluatedCustomResources(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("judged.example.com", "things,things/status", "*")), mustHold(
 		validation(`object == null || object.spec.size < 10`, `"messageExpression":"'size ' + string(object.spec.size) + ' of ' + object.spec.?colour.orValue('nothing') + ' ' + object.apiVersion"`),
 		validation(`object == null || object.spec.?parts.orValue([]).all(p, p.count > 0)`, `"messageExpression":"object.spec.parts.map(p, p.name + string(p.count)).join(',')"`),
 		validation(`object == null || !has(object.status) || object.status.?phase.orValue('') != 'Bad'`, `"messageExpression":"string(object.status.phase)"`),
@@ -369,13 +369,13 @@ func judgedCustomResources(j *judgement) {
 }
 
 // Policies about another version of a resource than the one that is asked for.
-func judgedVersions(j *judgement) {
+func evaluatedVersions(j *evaluation) {
 	j.begin()
 	only := func(group, version, resource string) string {
 		return fmt.Sprintf(`spec.matchConstraints.resourceRules=[{"apiGroups":[%q],"apiVersions":[%q],"operations":["CREATE","UPDATE"],"resources":[%q]}]`, group, version, resource)
 	}
 	seen := mustHold(shows(`object.apiVersion + ' ' + request.kind.version + ' ' + request.resource.version + ' for ' + request.requestKind.version + ' ' + request.requestResource.version + ' ' + (oldObject == null ? 'none' : oldObject.apiVersion)`))
-	j.post(policiesPath, judgedPolicy("@a", only("judged.example.com", "v1", "things"), seen))
+	j.post(policiesPath, evaluatedPolicy("@a", only("judged.example.com", "v1", "things"), seen))
 	j.post(bindingsPath, binding("@a"))
 	j.settle()
 	write := func() {
@@ -395,7 +395,7 @@ func judgedVersions(j *judgement) {
 	write()
 	event := `{"apiVersion":"%s","kind":"Event","metadata":{"name":"@e","namespace":"@ns","labels":{"s":"@all","show":"yes"}},"reason":"R","type":"Normal","action":"A","%s":{"kind":"Pod","namespace":"@ns","name":"p"}%s}`
 	for _, rules := range []string{only("", "v1", "events"), only("events.k8s.io", "v1", "events")} {
-		j.replacePolicy("@a", judgedPolicy("@a", rules, seen))
+		j.replacePolicy("@a", evaluatedPolicy("@a", rules, seen))
 		j.settle()
 		j.post(in("events"), fmt.Sprintf(event, "v1", "involvedObject", ""))
 		j.post(in("events.k8s.io/v1:events"), fmt.Sprintf(event, "events.k8s.io/v1", "regarding", `,"eventTime":"2024-01-01T00:00:00.000000Z","reportingController":"example.com/x","reportingInstance":"y"`))
@@ -416,7 +416,7 @@ var autoscalers = map[string]string{
 }
 
 // Policies about another version of autoscalers than the one of the request.
-func judgedAutoscalers(j *judgement) {
+func evaluatedAutoscalers(j *evaluation) {
 	const annotation = "object.metadata.?annotations[?'autoscaling.alpha.kubernetes.io/%s'].orValue('none')"
 	fields := map[string]string{
 		"v1": `string(object.spec.?targetCPUUtilizationPercentage.orValue(-1)) + ' ' + ` + fmt.Sprintf(annotation, "metrics") + ` + ' ' + ` + fmt.Sprintf(annotation, "behavior"),
@@ -425,7 +425,7 @@ func judgedAutoscalers(j *judgement) {
 	}
 	about := func(version string) string {
 		seen := `request.operation + ' ' + object.apiVersion + ' for ' + request.requestKind.version + ' ' + object.metadata.?annotations.a.orValue('none') + ' ' + string(object.spec.?minReplicas.orValue(-1)) + ' ' + (oldObject == null ? 'none' : oldObject.apiVersion) + ': ' + `
-		return judgedPolicy("@a", fmt.Sprintf(`spec.matchConstraints.resourceRules=[{"apiGroups":["autoscaling"],"apiVersions":[%q],"operations":["CREATE","UPDATE"],"resources":["horizontalpodautoscalers"]}]`, version), mustHold(shows(seen+fields[version])))
+		return evaluatedPolicy("@a", fmt.Sprintf(`spec.matchConstraints.resourceRules=[{"apiGroups":["autoscaling"],"apiVersions":[%q],"operations":["CREATE","UPDATE"],"resources":["horizontalpodautoscalers"]}]`, version), mustHold(shows(seen+fields[version])))
 	}
 	j.begins(about("v1"), binding("@a"))
 	for _, version := range []string{"v1", "v2"} {
@@ -448,7 +448,7 @@ func judgedAutoscalers(j *judgement) {
 	j.end(in("autoscaling/v2:horizontalpodautoscalers"))
 }
 
-func judgedNamespaces(j *judgement) {
+func evaluatedNamespaces(j *evaluation) {
 	j.begin()
 	j.post(policiesPath, policy("@a", `spec.matchConstraints={"objectSelector":{"matchLabels":{"s":"@all"}},"resourceRules":[`+rule("", "namespaces,namespaces/status,namespaces/finalize", "*")+`]}`,
 		mustHold(validation(`object == null || !('deny' in object.metadata.labels)`, `"messageExpression":"string(namespaceObject == null) + ' ' + request.?namespace.orValue('none') + ' ' + object.spec.?finalizers.orValue([]).join(',') + ' ' + object.status.?phase.orValue('none') + ' ' + object.metadata.labels[?'kubernetes.io/metadata.name'].orValue('none')"`),
@@ -475,12 +475,12 @@ func judgedNamespaces(j *judgement) {
 }
 
 // Namespaces whose labels decide, and change.
-func judgedRelabelling(j *judgement) {
+func evaluatedRelabelling(j *evaluation) {
 	j.begin(`"env":"prod"`)
-	j.post(policiesPath, judgedPolicy("@a", mustHold(validation(`namespaceObject.metadata.labels.env != 'prod' || object.data.mode != 'slow'`,
+	j.post(policiesPath, evaluatedPolicy("@a", mustHold(validation(`namespaceObject.metadata.labels.env != 'prod' || object.data.mode != 'slow'`,
 		`"messageExpression":"namespaceObject.metadata.labels.env + ' ' + namespaceObject.metadata.name + ' ' + namespaceObject.status.phase + ' ' + namespaceObject.metadata.?annotations.orValue({'owner':'nobody'}).owner"`))))
 	j.post(bindingsPath, binding("@a"))
-	j.post(policiesPath, judgedPolicy("@b", `spec.matchConstraints.namespaceSelector.matchExpressions=[{"key":"env","operator":"In","values":["test","prod"]}]`, mustHold(`object.data.size != '9'`)))
+	j.post(policiesPath, evaluatedPolicy("@b", `spec.matchConstraints.namespaceSelector.matchExpressions=[{"key":"env","operator":"In","values":["test","prod"]}]`, mustHold(`object.data.size != '9'`)))
 	j.post(bindingsPath, binding("@b", `spec.matchResources={"namespaceSelector":{"matchExpressions":[{"key":"env","operator":"NotIn","values":["prod"]}]}}`))
 	j.settle()
 	write := func() {
@@ -499,8 +499,8 @@ func judgedRelabelling(j *judgement) {
 }
 
 // One object in every encoding.
-func judgedEncodings(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps,pods,secrets,services,pods/eviction", "*"), rule("apps", "deployments,deployments/scale", "*")), mustHold(
+func evaluatedEncodings(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps,pods,secrets,services,pods/eviction", "*"), rule("apps", "deployments,deployments/scale", "*")), mustHold(
 		validation(`object == null || !('deny' in object.metadata.?labels.orValue({}))`, `"messageExpression":"request.kind.kind + ' ' + object.metadata.name"`),
 		validation(`request.kind.kind != 'Deployment' || object == null || object.spec.replicas < 4`, `"messageExpression":"string(object.spec.replicas)"`),
 		validation(`request.kind.kind != 'Scale' || object.spec.replicas < 4`, `"messageExpression":"string(object.spec.replicas)"`),
@@ -533,8 +533,8 @@ func judgedEncodings(j *judgement) {
 }
 
 // Bodies that are no objects, or not of the kind.
-func judgedBodies(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps", "*")), mustHold(validation(`object == null || !('deny' in object.metadata.?labels.orValue({}))`))), binding("@a"))
+func evaluatedBodies(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps", "*")), mustHold(validation(`object == null || !('deny' in object.metadata.?labels.orValue({}))`))), binding("@a"))
 	maps, item := in("configmaps"), in("configmaps/@x")
 	deny := of(configMapDocument, "@x", `metadata.labels.deny="yes"`)
 	for _, body := range []string{"", "{", "[]", "null", `"x"`, "{}", `{"kind":"ConfigMap"}`, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"@x"}}`, `{"apiVersion":"v2","kind":"ConfigMap","metadata":{"name":"@x"}}`,
@@ -564,8 +564,8 @@ func judgedBodies(j *judgement) {
 	j.end(maps)
 }
 
-func judgedDryRuns(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps,pods", "*"), rule("judged.example.com", "things", "*")), mustHold(
+func evaluatedDryRuns(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps,pods", "*"), rule("judged.example.com", "things", "*")), mustHold(
 		validation(`(object == null ? oldObject : object).metadata.?labels.orValue({})[?'deny'].orValue('no') == 'no'`, `"messageExpression":"string(has(request.dryRun) && request.dryRun) + ' ' + request.?options.?dryRun.orValue([]).join(',')"`))), binding("@a"))
 	deny := `metadata.labels.deny="yes"`
 	for _, one := range []struct{ path, document string }{{"configmaps", configMapDocument}, {"judged.example.com/v1:things", thingDocument}} {
@@ -590,8 +590,8 @@ func judgedDryRuns(j *judgement) {
 	j.end(in("configmaps"), in("judged.example.com/v1:things"))
 }
 
-func judgedCollections(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps,pods", "DELETE"), rule("judged.example.com", "things", "DELETE")), mustHold(
+func evaluatedCollections(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps,pods", "DELETE"), rule("judged.example.com", "things", "DELETE")), mustHold(
 		validation(`!('kept' in oldObject.metadata.labels)`, `"messageExpression":"'kept: ' + oldObject.metadata.name + ', name ' + (has(request.name) ? request.name : 'absent') + ' ' + request.options.kind + ' ' + request.operation + ' ' + string(object == null)"`))), binding("@a"))
 	for _, one := range []struct{ path, document string }{{"configmaps", configMapDocument}, {"pods", podDocument}, {"judged.example.com/v1:things", thingDocument}} {
 		path := in(one.path)
@@ -612,7 +612,7 @@ func judgedCollections(j *judgement) {
 		j.get(path + "?labelSelector=part")
 	}
 	// A rule with a name never matches an item of a collection.
-	j.replacePolicy("@a", judgedPolicy("@a", rules(strings.Replace(rule("", "configmaps", "DELETE"), `"apiGroups"`, `"resourceNames":["@y"],"apiGroups"`, 1)), mustHold("false")))
+	j.replacePolicy("@a", evaluatedPolicy("@a", rules(strings.Replace(rule("", "configmaps", "DELETE"), `"apiGroups"`, `"resourceNames":["@y"],"apiGroups"`, 1)), mustHold("false")))
 	j.settle()
 	j.post(in("configmaps"), of(configMapDocument, "@y", `metadata.labels.part="a"`))
 	j.delete(in("configmaps/@y"))
@@ -620,8 +620,8 @@ func judgedCollections(j *judgement) {
 	j.end(in("configmaps"), in("pods"))
 }
 
-func judgedDeletions(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps,pods", "DELETE")), mustHold(
+func evaluatedDeletions(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps,pods", "DELETE")), mustHold(
 		validation(`!('kept' in oldObject.metadata.labels)`, `"messageExpression":"request.name + ' ' + string(request.options.?gracePeriodSeconds.orValue(-1)) + ' ' + request.options.?propagationPolicy.orValue('none') + ' ' + string(request.options.?orphanDependents.orValue(false)) + ' ' + string(has(request.options.preconditions)) + ' ' + request.options.?dryRun.orValue([]).join(',') + ' ' + string(has(oldObject.metadata.managedFields)) + ' ' + string(size(request.options))"`))), binding("@a"))
 	for _, one := range []struct{ path, document string }{{"configmaps", configMapDocument}, {"pods", podDocument}} {
 		item := in(one.path + "/@x")

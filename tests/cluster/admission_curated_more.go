@@ -6,9 +6,9 @@ import (
 )
 
 // Warnings of policies beside those of the server itself.
-func judgedWarnings(j *judgement) {
+func evaluatedWarnings(j *evaluation) {
 	long := `"messageExpression":"'` + strings.Repeat("a", 300) + ` ' + object.metadata.name"`
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps,pods", "*"), rule("judged.example.com", "things", "*")), mustHold(
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps,pods", "*"), rule("judged.example.com", "things", "*")), mustHold(
 		validation(`!('one' in object.metadata.labels)`, `"message":"has \"one\" \\ label"`),
 		validation("!('lines' in object.metadata.labels) ||\n  false"),
 		validation(`!('long' in object.metadata.labels)`, long),
@@ -37,14 +37,14 @@ func judgedWarnings(j *judgement) {
 	for number := range 30 {
 		many = append(many, validation(`!('many' in object.metadata.labels)`, fmt.Sprintf(`"message":"%d %s"`, number, strings.Repeat("b", 20*number))))
 	}
-	j.replacePolicy("@a", judgedPolicy("@a", mustHold(many...)))
+	j.replacePolicy("@a", evaluatedPolicy("@a", mustHold(many...)))
 	j.settle()
 	j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x", `metadata.labels.many="yes"`))
 	j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x", `metadata.labels.many="yes"`, `what=5`))
 	// One policy warns, one refuses.
 	j.patch(bindingsPath+"/@a", mergePatch, `{"spec":{"validationActions":["Warn","Audit"]}}`)
-	j.replacePolicy("@a", judgedPolicy("@a", mustHold(`!('one' in object.metadata.labels)`)))
-	j.post(policiesPath, judgedPolicy("@b", mustHold(`!('deny' in object.metadata.labels)`)))
+	j.replacePolicy("@a", evaluatedPolicy("@a", mustHold(`!('one' in object.metadata.labels)`)))
+	j.post(policiesPath, evaluatedPolicy("@b", mustHold(`!('deny' in object.metadata.labels)`)))
 	j.post(bindingsPath, binding("@b", `spec.validationActions=["Deny","Audit"]`))
 	j.settle()
 	j.post(in("configmaps"), of(configMapDocument, "@z", one, `metadata.labels.deny="yes"`))
@@ -54,7 +54,7 @@ func judgedWarnings(j *judgement) {
 }
 
 // Params that are ConfigMaps: by name and by selector, of the namespace and of another, absent and changed.
-func judgedParams(j *judgement) {
+func evaluatedParams(j *evaluation) {
 	j.begin()
 	param := func(name, mode, labels string) string {
 		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `","labels":{` + labels + `}},"data":{"forbidden":"` + mode + `"}}`
@@ -63,7 +63,7 @@ func judgedParams(j *judgement) {
 	j.post(in("configmaps"), param("@p2", "fast", `"set":"two"`))
 	j.post(in("configmaps"), param("@p3", "never", `"set":"two"`))
 	j.post("/api/v1/namespaces/default/configmaps", param("@far", "far", `"set":"@all"`))
-	j.post(policiesPath, judgedPolicy("@a", `spec.paramKind={"apiVersion":"v1","kind":"ConfigMap"}`, rules(rule("", "secrets", "*"), rule("", "namespaces/status", "UPDATE")), mustHold(
+	j.post(policiesPath, evaluatedPolicy("@a", `spec.paramKind={"apiVersion":"v1","kind":"ConfigMap"}`, rules(rule("", "secrets", "*"), rule("", "namespaces/status", "UPDATE")), mustHold(
 		validation(`params == null || object == null || object.metadata.?labels.orValue({})[?'mode'].orValue('') != params.data.forbidden`, `"messageExpression":"params.data.forbidden + ' of ' + params.metadata.namespace + ' ' + params.kind + ' ' + params.apiVersion"`))))
 	reference := func(text string) string { return `spec.paramRef=` + text }
 	j.post(bindingsPath, binding("@a", reference(`{"name":"@p1","parameterNotFoundAction":"Deny"}`)))
@@ -108,7 +108,7 @@ func judgedParams(j *judgement) {
 		}
 	}
 	// A kind that nobody knows.
-	j.replacePolicy("@a", judgedPolicy("@a", `spec.paramKind={"apiVersion":"example.com/v1","kind":"Nothing"}`, rules(rule("", "secrets", "*"))))
+	j.replacePolicy("@a", evaluatedPolicy("@a", `spec.paramKind={"apiVersion":"example.com/v1","kind":"Nothing"}`, rules(rule("", "secrets", "*"))))
 	j.settle()
 	j.post(in("secrets?dryRun=All"), of(secretDocument, "@x"))
 	j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x"))
@@ -116,13 +116,13 @@ func judgedParams(j *judgement) {
 }
 
 // Params of a custom kind in the namespace.
-func judgedCustomParams(j *judgement) {
+func evaluatedCustomParams(j *evaluation) {
 	j.begin()
 	limits := in("judged.example.com/v1:limits")
 	j.post(limits, of(limitDocument, "@l"))
 	j.post(limits, of(limitDocument, "@m", `spec.most=2`, `metadata.labels.set="a"`))
 	j.post(limits, of(limitDocument, "@n", `spec.most=4`, `metadata.labels.set="a"`))
-	j.post(policiesPath, judgedPolicy("@a", `spec.paramKind={"apiVersion":"judged.example.com/v1","kind":"Limit"}`, rules(rule("apps", "deployments,deployments/scale", "CREATE", "UPDATE")), mustHold(
+	j.post(policiesPath, evaluatedPolicy("@a", `spec.paramKind={"apiVersion":"judged.example.com/v1","kind":"Limit"}`, rules(rule("apps", "deployments,deployments/scale", "CREATE", "UPDATE")), mustHold(
 		validation(`object.spec.replicas <= params.spec.most`, `"messageExpression":"string(object.spec.replicas) + ' is more than ' + string(params.spec.most) + ' of ' + params.kind"`))))
 	j.post(bindingsPath, binding("@a", `spec.paramRef={"name":"@l","parameterNotFoundAction":"Deny"}`))
 	j.settle()
@@ -157,7 +157,7 @@ func judgedCustomParams(j *judgement) {
 }
 
 // Params of a custom kind without namespaces.
-func judgedCeilings(j *judgement) {
+func evaluatedCeilings(j *evaluation) {
 	j.begin()
 	ceilings := "/apis/judged.example.com/v1/ceilings"
 	j.post(ceilings, of(ceilingDocument, "@c"))
@@ -182,11 +182,11 @@ func judgedCeilings(j *judgement) {
 }
 
 // Who asks: others, with rights and without.
-func judgedUsers(j *judgement) {
+func evaluatedUsers(j *evaluation) {
 	j.begin()
 	j.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"@writer"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["create","update","patch","delete","get","list","deletecollection","special"]},{"apiGroups":[""],"resources":["pods"],"verbs":["get"]},{"nonResourceURLs":["/healthz"],"verbs":["get"]}]}`)
 	j.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRoleBinding","metadata":{"name":"@writer"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"@writer"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"@bob"},{"kind":"ServiceAccount","name":"robot","namespace":"@ns"}]}`)
-	j.post(policiesPath, judgedPolicy("@a", rules(rule("", "configmaps,secrets", "*")), `spec.variables=[{"name":"who","expression":"request.userInfo.username + ' ' + request.userInfo.groups.join(',') + ' ' + request.userInfo.?uid.orValue('-') + ' ' + request.userInfo.?extra.orValue({}).map(k, k + ' ' + request.userInfo.extra[k][0].substring(0, 10)).join(',')"}]`, mustHold(
+	j.post(policiesPath, evaluatedPolicy("@a", rules(rule("", "configmaps,secrets", "*")), `spec.variables=[{"name":"who","expression":"request.userInfo.username + ' ' + request.userInfo.groups.join(',') + ' ' + request.userInfo.?uid.orValue('-') + ' ' + request.userInfo.?extra.orValue({}).map(k, k + ' ' + request.userInfo.extra[k][0].substring(0, 10)).join(',')"}]`, mustHold(
 		shows(`variables.who`),
 		validation(`!('pods' in object.metadata.?labels.orValue({})) || authorizer.group('').resource('pods').namespace(request.namespace).check('get').allowed()`, `"messageExpression":"variables.who + ' may not get pods'"`),
 		validation(`!('nodes' in object.metadata.?labels.orValue({})) || authorizer.group('').resource('nodes').name('n').check('get').allowed()`, `"messageExpression":"variables.who + ' may not get nodes'"`, `"reason":"Forbidden"`),
@@ -230,8 +230,8 @@ func judgedUsers(j *judgement) {
 }
 
 // Kinds that PUT creates.
-func judgedCreationByUpdate(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "endpoints", "CREATE"), rule("coordination.k8s.io", "leases", "*")), mustHold(
+func evaluatedCreationByUpdate(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "endpoints", "CREATE"), rule("coordination.k8s.io", "leases", "*")), mustHold(
 		validation(`!('deny' in object.metadata.labels)`, `"messageExpression":"request.operation + ' ' + string(oldObject == null) + ' ' + request.options.kind + ' ' + request.name"`))), binding("@a"))
 	deny := `metadata.labels.deny="yes"`
 	lease := `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"%s","labels":{"s":"@all"}},"spec":{"holderIdentity":"me"}}`
@@ -251,10 +251,10 @@ func judgedCreationByUpdate(j *judgement) {
 	j.end(in("endpoints"), in("coordination.k8s.io/v1:leases"))
 }
 
-func judgedConditions(j *judgement) {
+func evaluatedConditions(j *evaluation) {
 	conditions := func(text string) string { return "spec.matchConditions=[" + text + "]" }
 	all := conditions(`{"name":"not-bob","expression":"request.userInfo.username != '@bob'"},{"name":"update","expression":"request.operation != 'DELETE'"},{"name":"skip","expression":"!('skip' in object.metadata.labels)"},{"name":"broken","expression":"!('broken' in object.metadata.labels) || object.nope == 1"},{"name":"ns","expression":"namespaceObject == null"}`)
-	j.begins(judgedPolicy("@a", rules(rule("", "configmaps", "*")), all, mustHold(`!('deny' in object.metadata.labels)`)), binding("@a"))
+	j.begins(evaluatedPolicy("@a", rules(rule("", "configmaps", "*")), all, mustHold(`!('deny' in object.metadata.labels)`)), binding("@a"))
 	write := func() {
 		for _, labels := range []string{`"deny":"a"`, `"deny":"a","skip":"b"`, `"broken":"a"`, `"broken":"a","skip":"b"`, `"x":"y"`} {
 			j.post(in("configmaps?dryRun=All"), of(configMapDocument, "@x", `metadata.labels={"s":"@all",`+labels+`}`))
@@ -271,9 +271,9 @@ func judgedConditions(j *judgement) {
 	j.end(in("configmaps"))
 }
 
-func judgedSelectors(j *judgement) {
+func evaluatedSelectors(j *evaluation) {
 	gold := `"objectSelector":{"matchLabels":{"tier":"gold"}}`
-	j.begins(judgedPolicy("@a", `spec.matchConstraints={"namespaceSelector":{"matchLabels":{"s":"@all"}},`+gold+`,"resourceRules":[`+rule("", "configmaps", "*")+`],"excludeResourceRules":[{"apiGroups":["*"],"apiVersions":["v1"],"operations":["*"],"resources":["*"],"resourceNames":["@spared"]}]}`,
+	j.begins(evaluatedPolicy("@a", `spec.matchConstraints={"namespaceSelector":{"matchLabels":{"s":"@all"}},`+gold+`,"resourceRules":[`+rule("", "configmaps", "*")+`],"excludeResourceRules":[{"apiGroups":["*"],"apiVersions":["v1"],"operations":["*"],"resources":["*"],"resourceNames":["@spared"]}]}`,
 		mustHold(`false`)), binding("@a", `spec.matchResources={"objectSelector":{"matchExpressions":[{"key":"free","operator":"DoesNotExist"}]},"excludeResourceRules":[`+rule("", "configmaps", "DELETE")+`]}`))
 	maps := in("configmaps")
 	j.post(maps, of(configMapDocument, "@x", `metadata.labels.tier="gold"`))
@@ -290,7 +290,7 @@ func judgedSelectors(j *judgement) {
 	j.delete(in("configmaps/@free"))
 	j.delete(maps + "?labelSelector=s%3D@all")
 	// All of a server, whatever the kind: in this namespace.
-	j.replacePolicy("@a", judgedPolicy("@a", `spec.matchConstraints.resourceRules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"],"scope":"Namespaced"}]`,
+	j.replacePolicy("@a", evaluatedPolicy("@a", `spec.matchConstraints.resourceRules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"],"scope":"Namespaced"}]`,
 		mustHold(validation(`object == null || !('deny' in object.metadata.?labels.orValue({}))`, `"messageExpression":"request.kind.kind + ' ' + request.resource.resource + ' ' + request.?subResource.orValue('')"`))))
 	j.replaceBinding("@a", binding("@a"))
 	j.settle()
@@ -306,7 +306,7 @@ func judgedSelectors(j *judgement) {
 }
 
 // Requests that no policy is asked about.
-func judgedExemptions(j *judgement) {
+func evaluatedExemptions(j *evaluation) {
 	j.begin()
 	everything := `"resourceRules":[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/*"]}]`
 	// Only what one user asks for, since other sessions have requests without a namespace.
@@ -344,8 +344,8 @@ func judgedExemptions(j *judgement) {
 }
 
 // Tokens, which are made and not stored.
-func judgedTokens(j *judgement) {
-	j.begins(judgedPolicy("@a", rules(rule("", "serviceaccounts/token", "*")), mustHold(
+func evaluatedTokens(j *evaluation) {
+	j.begins(evaluatedPolicy("@a", rules(rule("", "serviceaccounts/token", "*")), mustHold(
 		validation(`object.spec.expirationSeconds <= 1000`, `"messageExpression":"object.kind + ' ' + string(object.spec.expirationSeconds) + ' ' + object.spec.audiences.join(',') + ' ' + request.name + ' ' + request.operation"`))), binding("@a"))
 	j.post(in("serviceaccounts"), `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"@robot"}}`)
 	token := `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":%d,"audiences":["a"]}}`
@@ -360,10 +360,10 @@ func judgedTokens(j *judgement) {
 }
 
 // Expressions that fail.
-func judgedErrors(j *judgement) {
+func evaluatedErrors(j *evaluation) {
 	list := `[1,2,3,4,5,6,7,8,9,10]`
 	dear := fmt.Sprintf(`%[1]s.all(a, %[1]s.all(b, %[1]s.all(c, %[1]s.all(d, %[1]s.all(e, %[1]s.all(f, f > 0))))))`, list)
-	j.begins(judgedPolicy("@a", `spec.variables=[{"name":"broken","expression":"object.nope.deeper"}]`,
+	j.begins(evaluatedPolicy("@a", `spec.variables=[{"name":"broken","expression":"object.nope.deeper"}]`,
 		`spec.auditAnnotations=[{"key":"k","valueExpression":"'annotation' in object.metadata.labels ? string(object.nope) : ''"}]`, mustHold(
 			validation(`!('missing' in object.metadata.labels) || object.nope == 1`),
 			validation(`!('type' in object.metadata.labels) || object.data + 1 == 2`),

@@ -16,20 +16,20 @@ import (
 const (
 	// changesOfPolicies is how often a policy comes into force and goes.
 	changesOfPolicies = 5
-	// judgedAfterwards is how many requests are sent once a change is reported.
-	judgedAfterwards = 20
+	// evaluatedAfterwards is how many requests are sent once a change is reported.
+	evaluatedAfterwards = 20
 	// inForceBesideServer is how long a change should take until it is in force, by the time that it takes at kube-apiserver.
 	inForceBesideServer = 1
-	// policiesInForce is the metric of the policies that judge requests.
+	// policiesInForce is the metric of the policies that evaluate requests.
 	policiesInForce = "fairgate_admission_policies"
 )
 
 // A change of policies reaches the gateway as an event of its watch, without a list. Once its metric reports the change, no
-// request is judged by the policies before.
+// request is evaluated by the policies before.
 func TestAChangeOfPoliciesIsInForceOnceItIsReported(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce"})
 	untilMetric(t, gateway, "fairgate_admission_synced", 1)
 	others := must[float64](t)(gateway.Metric(ctx, policiesInForce))
 	listed := listsOfPolicies(ctx, t, bed.Plain)
@@ -42,7 +42,7 @@ func TestAChangeOfPoliciesIsInForceOnceItIsReported(t *testing.T) {
 		}
 		untilMetric(t, gateway, policiesInForce, want)
 		took := time.Since(begun)
-		for range judgedAfterwards {
+		for range evaluatedAfterwards {
 			if isDenied(ctx, t, client, name) != bound {
 				stale++
 			}
@@ -68,7 +68,7 @@ func TestAChangeOfPoliciesIsInForceOnceItIsReported(t *testing.T) {
 		}
 	}
 	if stale != 0 {
-		t.Errorf("%d of %d requests were judged by former policies after the gateway had reported the new ones", stale, 2*changesOfPolicies*judgedAfterwards)
+		t.Errorf("%d of %d requests were judged by former policies after the gateway had reported the new ones", stale, 2*changesOfPolicies*evaluatedAfterwards)
 	}
 	if again := listsOfPolicies(ctx, t, bed.Plain) - listed; again != 0 {
 		t.Errorf("policies or bindings were listed %v times for %d changes", again, 2*changesOfPolicies)

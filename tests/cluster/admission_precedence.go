@@ -32,9 +32,9 @@ func PrecedenceSessions() []Session {
 	for _, kind := range precededKinds {
 		for _, write := range []struct {
 			name  string
-			write func(*judgement, precededKind)
+			write func(*evaluation, precededKind)
 		}{{"create", precededCreates}, {"update", precededUpdates}, {"patch", precededPatches}, {"delete", precededDeletions}, {"paths", precededPaths}} {
-			j := newJudgement("before-" + kind.name + "-" + write.name)
+			j := newEvaluation("before-" + kind.name + "-" + write.name)
 			j.denyAll(kind)
 			write.write(j, kind)
 			j.end(in(kind.path))
@@ -45,10 +45,10 @@ func PrecedenceSessions() []Session {
 }
 
 // denyAll makes an object "@x", and then policies that deny everything.
-func (j *judgement) denyAll(kind precededKind) {
+func (j *evaluation) denyAll(kind precededKind) {
 	j.begin()
 	j.post(in(kind.path), of(kind.document, "@x"))
-	j.post(policiesPath, judgedPolicy("@a", `spec.matchConstraints.objectSelector={"matchExpressions":[{"key":"fence","operator":"DoesNotExist"}]}`,
+	j.post(policiesPath, evaluatedPolicy("@a", `spec.matchConstraints.objectSelector={"matchExpressions":[{"key":"fence","operator":"DoesNotExist"}]}`,
 		rules(`{"apiGroups":["*"],"apiVersions":["*"],"resources":["*/*"],"operations":["*"],"scope":"Namespaced"}`), mustHold(validation("false", `"message":"nothing goes"`))))
 	j.post(bindingsPath, binding("@a", `spec.validationActions=["Deny"]`))
 	j.settle()
@@ -92,7 +92,7 @@ func (k precededKind) invalidBodies(name string) []string {
 	return bodies
 }
 
-func precededCreates(j *judgement, kind precededKind) {
+func precededCreates(j *evaluation, kind precededKind) {
 	path := in(kind.path)
 	for _, query := range precededValidations {
 		for _, body := range append(kind.bodies("@n"), kind.body("@x", false), kind.body("@x", false, kind.unknown...)) {
@@ -123,7 +123,7 @@ func precededCreates(j *judgement, kind precededKind) {
 	}
 }
 
-func precededUpdates(j *judgement, kind precededKind) {
+func precededUpdates(j *evaluation, kind precededKind) {
 	item := in(kind.path + "/@x")
 	version := `metadata.resourceVersion="{{rv:@x}}"`
 	for _, query := range precededValidations {
@@ -162,7 +162,7 @@ func edit1(body, edit string) string {
 	return strings.Replace(body, `"metadata":{`, `"metadata":{"`+key+`":`+value+`,`, 1)
 }
 
-func precededPatches(j *judgement, kind precededKind) {
+func precededPatches(j *evaluation, kind precededKind) {
 	item := in(kind.path + "/@x")
 	merges := []string{`{}`, `{"metadata":{"labels":{"a":"b"}}}`, `{"what":1}`, `{"what":1,"spec":{"nope":2},"metadata":{"nope":3}}`, `{"metadata":{"labels":{"a":"b","a":"c"}}}`, `{"what":1,"metadata":{"labels":{"a":"b","a":"c"}}}`, `{"metadata":{"labels":5}}`, `{"what":1,"metadata":{"labels":5}}`,
 		`{"metadata":{"resourceVersion":"1"}}`, `{"metadata":{"resourceVersion":"1"},"what":1}`, `{"metadata":{"resourceVersion":"x"}}`, `{"metadata":{"uid":"wrong"}}`, `{"metadata":{"name":"@y"}}`, `{"metadata":{"namespace":"other"}}`, `{"kind":"Node"}`, `{"apiVersion":"v7"}`, `{`, `[]`, `null`, ``}
@@ -197,7 +197,7 @@ func precededPatches(j *judgement, kind precededKind) {
 	}
 }
 
-func precededDeletions(j *judgement, kind precededKind) {
+func precededDeletions(j *evaluation, kind precededKind) {
 	item, all := in(kind.path+"/@x"), in(kind.path)
 	for _, path := range []string{item, all} {
 		for _, query := range []string{"", "?dryRun=x", "?propagationPolicy=x", "?propagationPolicy=Foreground&orphanDependents=true", "?gracePeriodSeconds=x", "?dryRun=All"} {
@@ -222,7 +222,7 @@ func precededDeletions(j *judgement, kind precededKind) {
 }
 
 // precededPaths are methods and paths that the server does not serve.
-func precededPaths(j *judgement, kind precededKind) {
+func precededPaths(j *evaluation, kind precededKind) {
 	item, all := in(kind.path+"/@x"), in(kind.path)
 	body := kind.body("@x", false)
 	j.post(item, body)
@@ -252,13 +252,13 @@ func precededPaths(j *judgement, kind precededKind) {
 
 // precededTokens are requests for tokens that a policy denies, which says whether it sees the UID of the account.
 func precededTokens() Session {
-	j := newJudgement("before-tokens")
+	j := newEvaluation("before-tokens")
 	j.begin()
 	j.post(in("serviceaccounts"), `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"@robot"}}`)
 	j.post(in("pods"), of(podDocument, "@p"))
 	seen := fmt.Sprintf(`"messageExpression":%q`, `request.resource.resource + ' ' + request.name + ' ' + object.metadata.?name.orValue('-') + ' ' + object.metadata.?namespace.orValue('-') + ' ' + `+
 		`string(object.metadata.?uid.orValue('') == '{{uid:@robot}}') + ' ' + string(has(object.metadata.creationTimestamp))`)
-	j.post(policiesPath, judgedPolicy("@a", rules(rule("", "serviceaccounts/token,pods/eviction,pods/binding", "CREATE")), mustHold(validation("false", seen))))
+	j.post(policiesPath, evaluatedPolicy("@a", rules(rule("", "serviceaccounts/token,pods/eviction,pods/binding", "CREATE")), mustHold(validation("false", seen))))
 	j.post(bindingsPath, binding("@a", `spec.validationActions=["Deny"]`))
 	j.settle()
 	token := `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","metadata":{},"spec":{"audiences":["a"]}}`
@@ -281,7 +281,7 @@ func precededTokens() Session {
 
 // precededInvalid are objects that are not valid, and denied: a server validates an object before it asks its policies, whatever the verb.
 func precededInvalid() Session {
-	j := newJudgement("before-invalid")
+	j := newEvaluation("before-invalid")
 	j.denyAll(precededKinds[0])
 	j.post(in("configmaps"), of(configMapDocument, "@Not_Valid"))
 	j.post(in("pods"), edited(of(podDocument, "@p"), `spec.containers=[]`))

@@ -12,7 +12,7 @@ const precedenceDifferencesFile = "precedence_differences.json"
 // A server refuses some requests before its policies deny them, and warns of fields beside a denial. A gateway with the default fidelity does the
 // same without asking the upstream.
 func TestRefusalsBeforePoliciesAreThoseOfAServer(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	bed := must[*AdmissionBed](t)(admissionBed())
 	var sessions []Session
@@ -21,7 +21,7 @@ func TestRefusalsBeforePoliciesAreThoseOfAServer(t *testing.T) {
 			sessions = append(sessions, session)
 		}
 	}
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	want, got, err := playBoth(inTime(t, 30*time.Minute), sessions, admissionTarget(t, bed.Enforcing.Endpoint), admissionTarget(t, gateway.Endpoint))
 	if err != nil {
 		t.Fatal(err)

@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// RandomJudgedSessions draws sessions, each with policies of its own, until they hold a number of requests. The same seed
+// RandomEvaluatedSessions draws sessions, each with policies of its own, until they hold a number of requests. The same seed
 // gives the same.
-func RandomJudgedSessions(seed uint64, requests int) []Session {
+func RandomEvaluatedSessions(seed uint64, requests int) []Session {
 	var all []Session
 	for drawn := 0; drawn < requests; {
-		d := &judgedDice{
-			judgement: newJudgement(fmt.Sprintf("r%d-%d", seed, len(all))),
-			dice:      &dice{rand: rand.New(rand.NewPCG(seed, 1<<32+uint64(len(all))))},
+		d := &evaluatedDice{
+			evaluation: newEvaluation(fmt.Sprintf("r%d-%d", seed, len(all))),
+			dice:       &dice{rand: rand.New(rand.NewPCG(seed, 1<<32+uint64(len(all))))},
 		}
 		d.draw(25 + d.dice.rand.IntN(30))
 		drawn += len(d.Requests)
-		all = append(all, d.judgement.Session)
+		all = append(all, d.evaluation.Session)
 	}
 	return all
 }
 
-// judgedDice writes one random session.
-type judgedDice struct {
-	*judgement
+// evaluatedDice writes one random session.
+type evaluatedDice struct {
+	*evaluation
 	dice  *dice
-	kinds []*judgedKind // that the policies of the session are about
+	kinds []*evaluatedKind // that the policies of the session are about
 }
 
-// A judgedKind is what random sessions know of a kind of object.
-type judgedKind struct {
+// A evaluatedKind is what random sessions know of a kind of object.
+type evaluatedKind struct {
 	group, resource, path, document string
 	subresources                    string   // that its rules name as well
 	edits                           []string // of a document
@@ -59,7 +59,7 @@ var commonHolds = []string{
 
 var commonSays = []string{`request.operation + ' ' + request.?name.orValue('unnamed')`, `'labels ' + object.metadata.labels.map(k, k).filter(k, k != 's').join(',')`, `string(object.metadata.annotations.note)`, `namespaceObject.metadata.labels.env`, `string(variables.count) + ' annotations'`, `' '`, `'a' + '\n'`, `string(oldObject == null) + request.kind.kind`}
 
-var randomKinds = []*judgedKind{
+var randomKinds = []*evaluatedKind{
 	{
 		resource: "configmaps", path: "configmaps", document: configMapDocument, built: true,
 		edits:     []string{`data.mode="slow"`, `data.size="12"`, `-data`, `immutable=true`, `data.extra="x"`, `data.mode=5`},
@@ -122,12 +122,12 @@ var randomKinds = []*judgedKind{
 	},
 }
 
-func (d *judgedDice) one(in int) bool { return d.dice.one(in) }
+func (d *evaluatedDice) one(in int) bool { return d.dice.one(in) }
 
-func choose[T any](d *judgedDice, from ...T) T { return pick(d.dice, from...) }
+func choose[T any](d *evaluatedDice, from ...T) T { return pick(d.dice, from...) }
 
-func (d *judgedDice) draw(requests int) {
-	d.kinds = []*judgedKind{choose(d, randomKinds...)}
+func (d *evaluatedDice) draw(requests int) {
+	d.kinds = []*evaluatedKind{choose(d, randomKinds...)}
 	if other := choose(d, randomKinds...); d.one(2) && other != d.kinds[0] {
 		d.kinds = append(d.kinds, other)
 	}
@@ -157,7 +157,7 @@ func (d *judgedDice) draw(requests int) {
 }
 
 // change changes what policies decide by, and waits until that is known.
-func (d *judgedDice) change() {
+func (d *evaluatedDice) change() {
 	switch d.dice.rand.IntN(4) {
 	case 0:
 		d.patch("/api/v1/namespaces/@ns", mergePatch, `{"metadata":{"labels":{"env":`+choose(d, `"prod"`, `"test"`, "null")+`}}}`)
@@ -172,7 +172,7 @@ func (d *judgedDice) change() {
 }
 
 // policy is a random policy about the session's kinds.
-func (d *judgedDice) policy(name string) string {
+func (d *evaluatedDice) policy(name string) string {
 	operations := choose(d, []string{"CREATE", "UPDATE"}, []string{"CREATE", "UPDATE"}, []string{"*"}, []string{"UPDATE", "DELETE"}, []string{"CREATE", "UPDATE", "DELETE", "CONNECT"})
 	var about []string
 	for _, kind := range d.kinds {
@@ -203,16 +203,16 @@ func (d *judgedDice) policy(name string) string {
 	if withParams {
 		edits = append(edits, `spec.paramKind={"apiVersion":"v1","kind":"ConfigMap"}`)
 	}
-	return judgedPolicy(name, append(edits, mustHold(d.validations(withParams)...))...)
+	return evaluatedPolicy(name, append(edits, mustHold(d.validations(withParams)...))...)
 }
 
-func (d *judgedDice) some(most int, from ...string) []string {
+func (d *evaluatedDice) some(most int, from ...string) []string {
 	from = slices.Clone(from)
 	d.dice.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
 	return from[:1+d.dice.rand.IntN(most)]
 }
 
-func (d *judgedDice) validations(withParams bool) []string {
+func (d *evaluatedDice) validations(withParams bool) []string {
 	var all []string
 	for range 1 + d.dice.rand.IntN(3) {
 		kind := choose(d, d.kinds...)
@@ -242,7 +242,7 @@ func (d *judgedDice) validations(withParams bool) []string {
 	return all
 }
 
-func (d *judgedDice) binding(name, actions string) string {
+func (d *evaluatedDice) binding(name, actions string) string {
 	edits := []string{`spec.validationActions=` + actions}
 	if d.one(2) {
 		// One that a policy without params does not look at.
@@ -255,7 +255,7 @@ func (d *judgedDice) binding(name, actions string) string {
 }
 
 // document is an object of the kind with some edits.
-func (d *judgedDice) document(kind *judgedKind, name string) string {
+func (d *evaluatedDice) document(kind *evaluatedKind, name string) string {
 	document := of(kind.document, name)
 	// The edits of a kind may exclude each other.
 	if d.one(2) {
@@ -268,7 +268,7 @@ func (d *judgedDice) document(kind *judgedKind, name string) string {
 }
 
 // step is one request.
-func (d *judgedDice) step(kind *judgedKind) {
+func (d *evaluatedDice) step(kind *evaluatedKind) {
 	name := choose(d, "@a", "@a", "@b", "@c")
 	list, item := in(kind.path), in(kind.path+"/"+name)
 	query := func(join string, more ...string) string {
@@ -324,7 +324,7 @@ func (d *judgedDice) step(kind *judgedKind) {
 }
 
 // other is a request to a subresource.
-func (d *judgedDice) other(kind *judgedKind, item string) {
+func (d *evaluatedDice) other(kind *evaluatedKind, item string) {
 	status := `{"status":{"conditions":[{"type":"` + choose(d, "A", "B") + `","status":"True"}]},"metadata":{"labels":{"tier":"` + choose(d, "gold", "silver") + `"}}}`
 	switch kind.resource {
 	case "pods":

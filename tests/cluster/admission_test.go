@@ -27,7 +27,7 @@ var (
 	admissionDump     = flag.String("admission-dump", "", "write what the server that enforces policies answered to this file")
 )
 
-// admissionDifferencesFile lists where a gateway cannot judge as a server does, with reasons.
+// admissionDifferencesFile lists where a gateway cannot evaluate as a server does, with reasons.
 const admissionDifferencesFile = "admission_differences.json"
 
 var admissionBed = sync.OnceValues(func() (*AdmissionBed, error) { return shared.StartAdmissionBed() })
@@ -35,7 +35,7 @@ var admissionBed = sync.OnceValues(func() (*AdmissionBed, error) { return shared
 // admissionSessions are all that are compared. Those about hosted kinds are about the forwarded kinds here.
 func admissionSessions() []Session {
 	var chosen []Session
-	for _, session := range slices.Concat(JudgedSessions(), RandomJudgedSessions(*admissionSeed, *admissionRequests), EnforcementSessions()) {
+	for _, session := range slices.Concat(EvaluatedSessions(), RandomEvaluatedSessions(*admissionSeed, *admissionRequests), EnforcementSessions()) {
 		if strings.Contains(session.Name, *onlySessions) {
 			chosen = append(chosen, session)
 		}
@@ -85,7 +85,7 @@ func playBoth(ctx context.Context, sessions []Session, one, other *Target) (want
 	}{{one, &want}, {other, &got}} {
 		play := nextPlay()
 		go func() {
-			played, err := playJudged(ctx, side.target, sessions, play)
+			played, err := playEvaluated(ctx, side.target, sessions, play)
 			*side.into = played
 			failures <- err
 		}()
@@ -137,16 +137,16 @@ func TestTheComparisonOfPoliciesCanFail(t *testing.T) {
 	t.Parallel()
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 20*time.Minute)
 	var sessions []Session
-	for _, session := range JudgedSessions() {
+	for _, session := range EvaluatedSessions() {
 		if slices.Contains([]string{"verbs", "connect", "collections", "users", "relabelled"}, strings.TrimPrefix(session.Name, playMark)) {
 			sessions = append(sessions, session)
 		}
 	}
-	enforced, err := playJudged(ctx, admissionTarget(t, bed.Enforcing.Endpoint), sessions, nextPlay())
+	enforced, err := playEvaluated(ctx, admissionTarget(t, bed.Enforcing.Endpoint), sessions, nextPlay())
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := playJudged(ctx, admissionTarget(t, bed.Plain.Endpoint), impatient(sessions), nextPlay())
+	plain, err := playEvaluated(ctx, admissionTarget(t, bed.Plain.Endpoint), impatient(sessions), nextPlay())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,8 +198,8 @@ var admissionRights = sync.OnceValue(func() error {
 	return GrantRules(ctx, bed.Plain.Admin, admissionUser, admissionUser+"-everything", everything)
 })
 
-// aboutJudgingFairgate skips a test unless there is a gateway that judges forwarded requests.
-func aboutJudgingFairgate(t *testing.T) {
+// aboutEvaluatingFairgate skips a test unless there is a gateway that evaluates forwarded requests.
+func aboutEvaluatingFairgate(t *testing.T) {
 	t.Helper()
 	aboutFairgate(t)
 	if !*admissionGateway {
@@ -207,8 +207,8 @@ func aboutJudgingFairgate(t *testing.T) {
 	}
 }
 
-// judgingFairgate starts a gateway before the server that does not enforce policies.
-func judgingFairgate(t *testing.T, options FairgateOptions) *Fairgate {
+// evaluatingFairgate starts a gateway before the server that does not enforce policies.
+func evaluatingFairgate(t *testing.T, options FairgateOptions) *Fairgate {
 	t.Helper()
 	bed := must[*AdmissionBed](t)(admissionBed())
 	succeeds(t, admissionRights())
@@ -219,7 +219,7 @@ func judgingFairgate(t *testing.T, options FairgateOptions) *Fairgate {
 	return gateway
 }
 
-// untilPoliciesAreKnown waits until a gateway judges writes. It is ready before that: reads do not need policies, and writes wait for
+// untilPoliciesAreKnown waits until a gateway evaluates writes. It is ready before that: reads do not need policies, and writes wait for
 // them, but for no longer than ten seconds, which beside other programs that start may be too short.
 func untilPoliciesAreKnown(gateway *Fairgate) error {
 	client, err := shared.adminOf(gateway.Endpoint)
@@ -237,10 +237,10 @@ func untilPoliciesAreKnown(gateway *Fairgate) error {
 // A gateway that enforces policies before a server that does not is answered as a server that does: with the same codes,
 // documents and warnings, and the same objects afterwards.
 func TestPoliciesAreEnforcedOnForwardedRequestsAsByAServer(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	bed, sessions := must[*AdmissionBed](t)(admissionBed()), admissionSessions()
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce"})
 	want, got, err := playBoth(inTime(t, 30*time.Minute), sessions, admissionTarget(t, bed.Enforcing.Endpoint), admissionTarget(t, gateway.Endpoint))
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +261,7 @@ func TestTheSessionsAboutPoliciesAreReproducible(t *testing.T) {
 	server := admissionTarget(t, bed.Enforcing.Endpoint)
 	var plays [2][][]Exchange
 	for i := range plays {
-		played, err := playJudged(inTime(t, 30*time.Minute), server, sessions, nextPlay())
+		played, err := playEvaluated(inTime(t, 30*time.Minute), server, sessions, nextPlay())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,14 +269,14 @@ func TestTheSessionsAboutPoliciesAreReproducible(t *testing.T) {
 		plays[i] = played
 	}
 	found := compareAll(plays[0], plays[1])
-	reportJudged(t, plays[0], found, found)
+	reportEvaluated(t, plays[0], found, found)
 	for _, difference := range found {
 		t.Error(difference)
 	}
 }
 
-// reportJudged prints a line of counts, and fails for policies that the server did not take, or that never were in force.
-func reportJudged(t *testing.T, played [][]Exchange, found, unknown []Difference) {
+// reportEvaluated prints a line of counts, and fails for policies that the server did not take, or that never were in force.
+func reportEvaluated(t *testing.T, played [][]Exchange, found, unknown []Difference) {
 	t.Helper()
 	refused, warnings := 0, 0
 	var dump []byte
@@ -327,7 +327,7 @@ func onlyKnownDiffer(t *testing.T, file string, sessions []Session, want [][]Exc
 	if err != nil {
 		t.Fatal(err)
 	}
-	reportJudged(t, want, found, unknown)
+	reportEvaluated(t, want, found, unknown)
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		t.Logf("%d known differences: %s", reasons[reason], reason)
 	}

@@ -108,13 +108,13 @@ func readAllRecorded(file string, withSilent bool) (map[string]recordedRequest, 
 	return found, lines.Err()
 }
 
-// notJudgedShare is the share of the requests with annotations of the server that the gateway may say it could not judge.
+// notJudgedShare is the share of the requests with annotations of the server that the gateway may say it could not evaluate.
 const notJudgedShare = 0.03
 
 // A gateway in audit mode records of the work of Kubernetes' controllers what the server itself records of the same policies, request by request.
-// Left out are few, of which the gateway says that it could not judge them.
+// Left out are few, of which the gateway says that it could not evaluate them.
 func TestAuditReportsWhatTheServersAnnotationsReport(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	ctx := inTime(t, 40*time.Minute)
 	world := newAuditedWorld(t, ctx, "audited", auditedPolicies())

@@ -187,7 +187,7 @@ func (c auditedClient) together() {
 // What a gateway in audit mode records of writes that a server refuses, or carries out in several steps, is what the server records: for each
 // the version of the stored object, and nothing for those that it does not ask its policies about.
 func TestAuditRecordsWhichVersionAWriteWasCarriedOutOn(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	ctx := inTime(t, 10*time.Minute)
 	world := newAuditedWorld(t, ctx, "versions", auditedVersionPolicies())

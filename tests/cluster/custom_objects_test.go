@@ -69,12 +69,12 @@ func (s documentSide) customInForce(ctx context.Context) error {
 	return nil
 }
 
-// Nulls and members that no schema has are judged as by a server, which drops some of them before its policies see the object, and the same objects
+// Nulls and members that no schema has are evaluated as by a server, which drops some of them before its policies see the object, and the same objects
 // are stored. One of the policies ignores errors: an expression that only fails here would let everything through.
-func TestCustomResourcesAreJudgedAsTheirSchemaHasThem(t *testing.T) {
-	aboutJudgingFairgate(t)
+func TestCustomResourcesAreEvaluatedAsTheirSchemaHasThem(t *testing.T) {
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, time.Duration(5+*customCount/600)*time.Minute)
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	server := newDocumentSide(t, "server", bed.Enforcing.Endpoint)
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	completed := plain.through(t, "completed", gateway.Endpoint)
@@ -92,7 +92,7 @@ func TestCustomResourcesAreJudgedAsTheirSchemaHasThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tally.judgeCustom(sent, want, got)
+		tally.evaluateCustom(sent, want, got)
 	}
 	fmt.Printf("CUSTOM OBJECTS {\"seed\":%d,\"bodies\":%d,\"alike\":%d,\"denied by both\":%d,\"refused by both\":%d,\"wrong\":%d}\n",
 		*customSeed, *customCount, tally.alike, tally.denied, tally.refused, len(tally.wrong))
@@ -109,8 +109,8 @@ func TestCustomResourcesAreJudgedAsTheirSchemaHasThem(t *testing.T) {
 	}
 }
 
-// judgeCustom compares what a server and a gateway made of a custom resource.
-func (d *documentTally) judgeCustom(sent sentDocument, want, got documentAnswer) {
+// evaluateCustom compares what a server and a gateway made of a custom resource.
+func (d *documentTally) evaluateCustom(sent sentDocument, want, got documentAnswer) {
 	isEvil := func(answer documentAnswer) bool { return strings.HasSuffix(answer.message, "evil") }
 	switch {
 	case want.isAccepted() && got.isAccepted():

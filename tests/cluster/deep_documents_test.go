@@ -39,10 +39,10 @@ func deepValue(open, end string, levels int) string {
 // What nests as deep as a server takes it is accepted through a gateway whose policies are about it, and what nests deeper is refused in the
 // same words.
 func TestDeepDocumentsAreReadAsDeepAsByTheServer(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
 	const user, namespace = "deep-gateway", "deep-documents"
-	succeeds(t, Grant(ctx, bed.Plain.Admin, user, ImpersonatorRole, AdmissionRole, JudgedObjectsRole))
+	succeeds(t, Grant(ctx, bed.Plain.Admin, user, ImpersonatorRole, AdmissionRole, EvaluatedObjectsRole))
 	reads := []rbacv1.PolicyRule{{APIGroups: []string{"deep.example.com"}, Resources: []string{"depths"}, Verbs: []string{"get", "list", "watch"}}}
 	succeeds(t, GrantRules(ctx, bed.Plain.Admin, user, user+":depths", reads))
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)

@@ -167,9 +167,9 @@ func prepareDerived(ctx context.Context, side documentSide) error {
 
 // Policies see the fields that the server fills from others, so a policy about one of them cannot be evaded by the other.
 func TestFieldsThatAServerDerivesAreSeen(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	server := newDocumentSide(t, "server", bed.Enforcing.Endpoint)
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	for _, side := range []documentSide{server, plain} {

@@ -144,7 +144,7 @@ const repetitions = 2
 
 // lasting plays the sessions with a difference again on both servers, each by itself, and returns the differences that
 // occur again. A controller's write between two requests of a session is a race, which both servers have, and
-// either may have lost it at the first attempt: only the replay of the corpus, where none writes, judges every
+// either may have lost it at the first attempt: only the replay of the corpus, where none writes, evaluates every
 // answer at the first attempt.
 func lasting(t *testing.T, real, target *Target, sessions []Session, differences []Difference) (again []Difference) {
 	t.Helper()

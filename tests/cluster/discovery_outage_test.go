@@ -76,10 +76,10 @@ func (o outage) things(t *testing.T, ctx context.Context) (names []string) {
 	return names
 }
 
-// While the upstream does not say what it has, writes of built-in kinds are judged and stored, in protobuf, too. A write of a custom resource gets
-// 503 while the documents are refused, and waits while they are not answered. None passes unjudged.
-func TestWritesAreJudgedWhileDiscoveryIsNotAvailable(t *testing.T) {
-	aboutJudgingFairgate(t)
+// While the upstream does not say what it has, writes of built-in kinds are evaluated and stored, in protobuf, too. A write of a custom resource gets
+// 503 while the documents are refused, and waits while they are not answered. None passes notEvaluated.
+func TestWritesAreEvaluatedWhileDiscoveryIsNotAvailable(t *testing.T) {
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	ctx := inTime(t, 5*time.Minute)
 	o := startOutage(t, ctx)
@@ -142,7 +142,7 @@ func TestWritesAreJudgedWhileDiscoveryIsNotAvailable(t *testing.T) {
 
 // A policy about a custom resource has no status while the OpenAPI documents are refused, and gets one once they are not.
 func TestPoliciesHaveNoStatusUntilTheOpenAPIDocumentsAreAnswered(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	ctx := inTime(t, 5*time.Minute)
 	bed := must[*AdmissionBed](t)(admissionBed())

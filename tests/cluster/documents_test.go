@@ -234,8 +234,8 @@ func (d *documentTally) deleted(sent sentDocument, answer documentAnswer, isTher
 
 var documentDetails = regexp.MustCompile(`line \d+: |"[^"]*"|\d+`)
 
-// judge compares what a server and a gateway made of a body.
-func (d *documentTally) judge(sent sentDocument, want, got documentAnswer) {
+// evaluate compares what a server and a gateway made of a body.
+func (d *documentTally) evaluate(sent sentDocument, want, got documentAnswer) {
 	d.Lock()
 	defer d.Unlock()
 	if got.isAccepted() && sent.method != "DELETE" {
@@ -273,15 +273,15 @@ func (d *documentTally) judge(sent sentDocument, want, got documentAnswer) {
 	}
 }
 
-// What is judged is what is stored, however a body can be read: mutated bodies get the same verdict from a gateway as from a server
+// What is evaluated is what is stored, however a body can be read: mutated bodies get the same verdict from a gateway as from a server
 // with the same policies, which print what they see, and the same objects are stored. A gateway may refuse with 400 or 415 what it
 // does not read exactly as the server. Not one body is stored of which the policies saw something else.
-func TestWhatIsJudgedIsWhatIsStored(t *testing.T) {
-	aboutJudgingFairgate(t)
+func TestWhatIsEvaluatedIsWhatIsStored(t *testing.T) {
+	aboutEvaluatingFairgate(t)
 	// Not beside the others: they mostly wait, and this keeps both servers busy.
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, time.Duration(10+*documentCount/600)*time.Minute)
-	completed := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
-	dry := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "dryRun"})
+	completed := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	dry := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "dryRun"})
 	server := newDocumentSide(t, "server", bed.Enforcing.Endpoint)
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	gateways := []documentSide{plain.through(t, "completed", completed.Endpoint), plain.through(t, "dryRun", dry.Endpoint)}
@@ -303,7 +303,7 @@ func TestWhatIsJudgedIsWhatIsStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tally.judge(sent, want, got)
+		tally.evaluate(sent, want, got)
 		for side, answer := range map[documentSide]documentAnswer{server: want, plain: got} {
 			if !answer.isAccepted() {
 				continue

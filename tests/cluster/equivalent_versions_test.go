@@ -27,7 +27,7 @@ var allVersions = []string{uidFlag, "--enable-priority-and-fairness=false", "--r
 // server can serve in several versions, in each of them, for each choice of versions that a policy names, and for each way of
 // writing.
 func TestPoliciesSeeObjectsInTheVersionThatTheyName(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	ctx := inTime(t, 20*time.Minute)
 	kinds := equivalentKinds(must[string](t)(authorityBundle()))
@@ -56,7 +56,7 @@ func TestPoliciesSeeObjectsInTheVersionThatTheyName(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					tally.judge(write, named, one, other)
+					tally.evaluate(write, named, one, other)
 				}
 			}
 		}
@@ -234,7 +234,7 @@ type versionTally struct {
 	wrong     []string
 }
 
-func (v *versionTally) judge(write versionWrite, named []string, want, got documentAnswer) {
+func (v *versionTally) evaluate(write versionWrite, named []string, want, got documentAnswer) {
 	about := fmt.Sprintf("%s %s %s %s, policy for %v", write.method, write.path, write.media, write.body, named)
 	switch {
 	case want.code != got.code || want.message != got.message:

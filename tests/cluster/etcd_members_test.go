@@ -70,11 +70,11 @@ func TestAMemberOfEtcdIsAway(t *testing.T) {
 			t.Logf("%-15s %-14s %s", fault.name, load.name, load)
 		}
 		untilMetric(t, gateway, "fairgate_store_members_away", 0)
-		judged := []int{0, 2, 3}
+		evaluated := []int{0, 2, 3}
 		if fault.leads {
-			judged = []int{0, 3} // how long an election takes is for the clock to say
+			evaluated = []int{0, 3} // how long an election takes is for the clock to say
 		}
-		for _, phase := range judged {
+		for _, phase := range evaluated {
 			if failed := loads[0].failures(phase); len(failed) > 0 {
 				t.Errorf("%s: %d requests failed in phase %d, one with %q", fault.name, len(failed), phase, failed[0])
 			}

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// drawnObjects are those of all kinds that are judged as they are stored, as far as their labels are free.
+// drawnObjects are those of all kinds that are evaluated as they are stored, as far as their labels are free.
 func drawnObjects() (objects []exactObject) {
 	for _, group := range [][]echoedKind{coreKinds(), workloadKinds(), clusterKinds(), otherKinds()} {
 		for _, kind := range group {
-			if !strings.Contains(kind.document, judgedLabels) {
+			if !strings.Contains(kind.document, evaluatedLabels) {
 				continue
 			}
-			document := strings.NewReplacer("%[1]s", "e%[1]d", "%s", "e%[1]d", judgedLabels, `"labels":{"exact":"e%[1]d"}`, "@ns", exactNamespace).Replace(kind.document)
+			document := strings.NewReplacer("%[1]s", "e%[1]d", "%s", "e%[1]d", evaluatedLabels, `"labels":{"exact":"e%[1]d"}`, "@ns", exactNamespace).Replace(kind.document)
 			one := exactObject{version: "v1", resource: kind.path, path: kind.at("?dryRun=All"), document: document}
 			if group, resource, found := strings.Cut(kind.path, ":"); found {
 				one.group, one.version, _ = strings.Cut(group, "/")

@@ -87,7 +87,7 @@ func (e exactExpression) policy(number int) (policy, binding string) {
 	return policy, binding
 }
 
-// An exactBed has two servers with all plugins that kube-apiserver has by default, one of them without the one that judges by policies, and a
+// An exactBed has two servers with all plugins that kube-apiserver has by default, one of them without the one that evaluates by policies, and a
 // gateway in front of that.
 type exactBed struct {
 	server, plain, gateway documentSide
@@ -119,8 +119,8 @@ func startExactBed(t *testing.T, ctx context.Context) exactBed {
 	return bed
 }
 
-// judge has the server and the gateway judge an object by each expression.
-func (b exactBed) judge(ctx context.Context, expressions []exactExpression) error {
+// evaluate has the server and the gateway evaluate an object by each expression.
+func (b exactBed) evaluate(ctx context.Context, expressions []exactExpression) error {
 	// The last one shows that all are in force.
 	last := exactExpression{Expression: "false", at: listedObjects["ConfigMap"]}
 	for _, side := range []documentSide{b.server, b.plain} {
@@ -211,10 +211,10 @@ func namedByCheck(ctx context.Context, expressions []exactExpression) (map[int]s
 	return found, nil
 }
 
-// The gateway judges without dry runs what a server judges, in the same words, but for expressions that read what only a server can set. Those
+// The gateway evaluates without dry runs what a server evaluates, in the same words, but for expressions that read what only a server can set. Those
 // are named by `fairgate check`, and no others.
 func TestVerdictsAreThoseOfTheServerUnlessCheckNamesTheExpression(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	ctx := inTime(t, time.Duration(10+(*exactCount+*exactWrites)/100)*time.Minute)
 	bed := startExactBed(t, ctx)
@@ -240,7 +240,7 @@ func TestVerdictsAreThoseOfTheServerUnlessCheckNamesTheExpression(t *testing.T) 
 			t.Errorf("check says of %s: %q", one.Expression, names[number])
 		}
 	}
-	succeeds(t, bed.judge(ctx, expressions))
+	succeeds(t, bed.evaluate(ctx, expressions))
 	counts := map[string]int{}
 	for number, one := range expressions {
 		_, isNamed := names[number]

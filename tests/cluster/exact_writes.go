@@ -67,8 +67,8 @@ func must2[T any](value T, err error) T {
 func writtenKinds() (kinds []echoedKind) {
 	for _, group := range [][]echoedKind{coreKinds(), workloadKinds(), clusterKinds(), otherKinds(), customKinds()} {
 		for _, kind := range group {
-			if strings.Contains(kind.document, judgedLabels) && !writtenByOthers.MatchString("echo-"+kind.session) {
-				kind.document = strings.Replace(kind.document, judgedLabels, `"labels":{"exact":"stored"}`, 1)
+			if strings.Contains(kind.document, evaluatedLabels) && !writtenByOthers.MatchString("echo-"+kind.session) {
+				kind.document = strings.Replace(kind.document, evaluatedLabels, `"labels":{"exact":"stored"}`, 1)
 				kinds = append(kinds, kind)
 			}
 		}

@@ -49,10 +49,10 @@ type FairgateOptions struct {
 	AdmissionFiles  string // the file of their policies; the upstream's own objects when empty
 	AdmissionHosted bool   // whether fairgate hosts these policies, instead
 	AdmissionLog    string // the file of its audit log; none when empty
-	Fidelity        string // how the objects that they judge are obtained; dryRun when empty
+	Fidelity        string // how the objects that they evaluate are obtained; dryRun when empty
 	Reads           string // how up to date namespaces and params are; cached when empty
 	MaxStaleness    string // for how long policies are used that are not confirmed; any time when empty
-	Guard           bool   // whether judged writes are conditional on the judged object
+	Guard           bool   // whether evaluated writes are conditional on the evaluated object
 }
 
 // configuration is fairgate's configuration file for each identity mode: the one place in the test bed

@@ -43,7 +43,7 @@ func freshChanges(namespace string) []freshChange {
 	}
 }
 
-// A freshResult says how many writes after a change were judged by what was before it, and for how long that went on.
+// A freshResult says how many writes after a change were evaluated by what was before it, and for how long that went on.
 type freshResult struct {
 	Side   string  `json:"side"`
 	Change string  `json:"change"`
@@ -54,13 +54,13 @@ type freshResult struct {
 }
 
 // race makes the change at a server, and writes at once; then goes on writing until the change counts.
-func (c freshChange) race(ctx context.Context, store, judge documentSide, namespace string, count int) (freshResult, error) {
-	result := freshResult{Side: judge.name, Change: c.name}
+func (c freshChange) race(ctx context.Context, store, evaluate documentSide, namespace string, count int) (freshResult, error) {
+	result := freshResult{Side: evaluate.name, Change: c.name}
 	path := "/api/v1/namespaces/" + namespace + "/configmaps?dryRun=All"
 	write := func() (denied bool, err error) {
-		answer, err := judge.send(ctx, "POST", path, jsonType, []byte(`{"metadata":{"name":"written"}}`))
+		answer, err := evaluate.send(ctx, "POST", path, jsonType, []byte(`{"metadata":{"name":"written"}}`))
 		if err == nil && answer.code != 201 && !strings.HasSuffix(answer.message, "locked") {
-			err = fmt.Errorf("%s: %d %s", judge.name, answer.code, answer.message)
+			err = fmt.Errorf("%s: %d %s", evaluate.name, answer.code, answer.message)
 		}
 		return answer.code != 201, err
 	}
@@ -135,36 +135,36 @@ func (s documentSide) prepareFresh(ctx context.Context, namespace string) error 
 	return nil
 }
 
-// A namespace is labelled, or a param changed, and the namespace written to at once. With reads: consistent not one write is judged by what was before. A
+// A namespace is labelled, or a param changed, and the namespace written to at once. With reads: consistent not one write is evaluated by what was before. A
 // server and a gateway with reads: cached, which both know what watches have delivered, let some through, and how many is printed.
-func TestWritesRightAfterAChangeAreJudgedByIt(t *testing.T) {
-	aboutJudgingFairgate(t)
+func TestWritesRightAfterAChangeAreEvaluatedByIt(t *testing.T) {
+	aboutEvaluatingFairgate(t)
 	const namespace = "fresh-reads"
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
-	cached := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
-	consistent := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed", Reads: "consistent"})
+	cached := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	consistent := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed", Reads: "consistent"})
 	server := newDocumentSide(t, "kube-apiserver", bed.Enforcing.Endpoint)
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	for _, side := range []documentSide{server, plain} {
 		succeeds(t, side.prepareFresh(ctx, namespace))
 	}
-	for _, one := range []struct{ store, judge documentSide }{
+	for _, one := range []struct{ store, evaluate documentSide }{
 		{server, server},
 		{plain, plain.through(t, "cached", cached.Endpoint)},
 		{plain, plain.through(t, "consistent", consistent.Endpoint)},
 	} {
 		for _, change := range freshChanges(namespace) {
 			// The policies are in force once the change has an effect.
-			if _, err := change.race(ctx, one.store, one.judge, namespace, 1); err != nil {
+			if _, err := change.race(ctx, one.store, one.evaluate, namespace, 1); err != nil {
 				t.Fatal(err)
 			}
-			result, err := change.race(ctx, one.store, one.judge, namespace, *freshReadCount)
+			result, err := change.race(ctx, one.store, one.evaluate, namespace, *freshReadCount)
 			if err != nil {
 				t.Fatal(err)
 			}
 			line := must[[]byte](t)(json.Marshal(result))
 			fmt.Printf("FRESH READS %s\n", line)
-			if one.judge.name == "consistent" && result.Passed > 0 {
+			if one.evaluate.name == "consistent" && result.Passed > 0 {
 				t.Errorf("%d of %d writes were judged by what was before the change: %s", result.Passed, result.Writes, change.name)
 			}
 		}

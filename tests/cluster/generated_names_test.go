@@ -30,7 +30,7 @@ var namesPolicy = []string{
 // A policy reads the names of pods, which a server generates before it asks policies. The controllers of Kubernetes work through the
 // gateway that enforces it: a Deployment gets its pods, and one that is kept out is told why in the server's words.
 func TestADeploymentGetsItsPodsThoughAPolicyReadsTheirNames(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	ctx := inTime(t, 10*time.Minute)
 	server := must[*Apiserver](t)(shared.StartApiserver("generated-names", "", uidFlag, "--enable-priority-and-fairness=false", "--disable-admission-plugins=ServiceAccount,ValidatingAdmissionPolicy"))

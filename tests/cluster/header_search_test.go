@@ -120,14 +120,14 @@ func (s documentSide) sendHeaded(ctx context.Context, write headedWrite) (code i
 
 // Whatever headers a write has, the gateway reads its body and its manager as the server does: each gets the same answer, with what policies saw of it.
 func TestHeadersAreReadAsTheServerReadsThem(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
 	server := newDocumentSide(t, "server", bed.Enforcing.Endpoint)
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	for _, side := range []documentSide{server, plain} {
 		succeeds(t, prepareHeaders(ctx, side))
 	}
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	through := plain.through(t, "gateway", gateway.Endpoint)
 	for _, side := range []documentSide{server, through} {
 		succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {

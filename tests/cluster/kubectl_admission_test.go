@@ -45,9 +45,9 @@ spec: {policyName: forwarded, validationActions: [%s]}
 
 // What kubectl prints through a gateway that enforces policies on what it forwards is what it prints on a server that does.
 func TestKubectlIsRefusedAndWarnedThroughAGateway(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
-	bed, gateway := must[*AdmissionBed](t)(admissionBed()), judgingFairgate(t, FairgateOptions{Admission: "enforce"})
+	bed, gateway := must[*AdmissionBed](t)(admissionBed()), evaluatingFairgate(t, FairgateOptions{Admission: "enforce"})
 	of := func(action string) string { return strings.Replace(forwardedPolicy, "%s", action, 1) }
 	configMap := func(name, mode string) string {
 		return strings.NewReplacer(`"name":"%s"`, `"name":"`+name+`"`, `"mode":"%s"`, `"mode":"`+mode+`"`).Replace(forwardedConfigMap)

@@ -28,7 +28,7 @@ var appliedManifests = []string{
 
 // shippedRoles are all roles of these files.
 var shippedRoles = []ShippedRole{
-	ImpersonatorRole, SidecarRole, OverlayRole, SecureAdminRole, MetricsReaderRole, PrecheckRole, EvictionRole, ControllerRole, LeaseRole, AdmissionRole, JudgedObjectsRole, EditorRole,
+	ImpersonatorRole, SidecarRole, OverlayRole, SecureAdminRole, MetricsReaderRole, PrecheckRole, EvictionRole, ControllerRole, LeaseRole, AdmissionRole, EvaluatedObjectsRole, EditorRole,
 }
 
 // readManifest reads the objects of a file.
@@ -97,12 +97,12 @@ func TestTheShippedManifestsApplyAllAtOnce(t *testing.T) {
 	}
 }
 
-// The shipped roles are all that a gateway needs to judge requests by the upstream's policies.
+// The shipped roles are all that a gateway needs to evaluate requests by the upstream's policies.
 func TestTheShippedRolesSufficeForAdmission(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
 	const user, namespace = "roles-gateway", "shipped-roles"
-	succeeds(t, Grant(ctx, bed.Plain.Admin, user, ImpersonatorRole, AdmissionRole, JudgedObjectsRole))
+	succeeds(t, Grant(ctx, bed.Plain.Admin, user, ImpersonatorRole, AdmissionRole, EvaluatedObjectsRole))
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	maps := "/api/v1/namespaces/" + namespace + "/configmaps"
 	policy := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"shipped-roles"},"spec":{"failurePolicy":"Fail",` +

@@ -11,7 +11,7 @@ import (
 )
 
 // What only the clock or the memory of a process can show is measured, and fails no test: the machine may be busy with
-// something else. A time is judged only beside a control in the same slices, by the median of at least three. Everything else is
+// something else. A time is evaluated only beside a control in the same slices, by the median of at least three. Everything else is
 // a figure, which a person reads beside the last one.
 
 const (
@@ -23,7 +23,7 @@ const (
 
 var measuring = flag.Bool("measure", os.Getenv(measureVariable) == "1", "also run what only measures, and measure beside the controls")
 
-// leastPairs is how many measurements beside their controls a judgement needs at least.
+// leastPairs is how many measurements beside their controls a evaluation needs at least.
 const leastPairs = 3
 
 // A Measurement is one figure.

@@ -29,10 +29,10 @@ func versionedKind(versions ...string) string {
 
 // A policy about one version of a resource holds for a version that is defined later, from its first request on.
 func TestAPolicyHoldsForNewVersionsOfItsResource(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 20*time.Minute)
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	transport := shared.Transport(shared.admin, false)
 	for _, one := range []*racer{
 		{name: "gateway", at: gateway.Endpoint, upstream: bed.Plain.Endpoint, transport: transport},
@@ -57,8 +57,8 @@ func TestAPolicyHoldsForNewVersionsOfItsResource(t *testing.T) {
 			}
 			measured(t, one.name+": judging a new version of a resource begins", took.Seconds(), "s")
 		}
-		// The other way round, the versions that are known are judged by a policy about a new one, once it is known. With the other policy,
-		// each write would be judged, and the gateway would look at the definition.
+		// The other way round, the versions that are known are evaluated by a policy about a new one, once it is known. With the other policy,
+		// each write would be evaluated, and the gateway would look at the definition.
 		one.expect(ctx, t, one.upstream, Request{Method: "DELETE", Path: bindingsPath + "/versions"}, http.StatusOK)
 		patch := Request{Method: "PATCH", Path: definitionsPath + "/parts." + versionedGroup, Headers: map[string]string{contentHeader: mergePatch}, Body: versionedKind(append(known, "v6")...)}
 		one.expect(ctx, t, one.upstream, patch, http.StatusOK)
@@ -119,7 +119,7 @@ func (r *racer) expect(ctx context.Context, t *testing.T, to Endpoint, request R
 
 // A flood of writes to versions that do not exist makes no more readings of discovery than one client.
 func TestWritesToUnknownVersionsShareTheReadingOfDiscovery(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
 	succeeds(t, admissionRights())
 	gate := must[*RaceGate](t)(shared.NewRaceGate(bed.Plain.Endpoint, must[User](t)(shared.NewUser(admissionUser))))

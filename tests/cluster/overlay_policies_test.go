@@ -15,7 +15,7 @@ import (
 // overlaySessions begin so on the servers that these tests share with others.
 const overlaySessions = "ovl-"
 
-// Policies judge writes to what a gateway hosts before an upstream as they judge them on a server: whatever is hosted, and
+// Policies evaluate writes to what a gateway hosts before an upstream as they evaluate them on a server: whatever is hosted, and
 // whatever of it they need is the upstream's.
 func TestPoliciesAreEnforcedOnHostedObjectsBeforeAnUpstream(t *testing.T) {
 	aboutFairgate(t)

@@ -12,7 +12,7 @@ const queryNamespace = "query-reading"
 // A policy cannot be passed by a query that the gateway reads otherwise than the server: one with so many parameters that the server
 // would ignore what makes it a dry run, and a selector whose name is encoded.
 func TestNoQueryPassesAPolicy(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	maps := "/api/v1/namespaces/" + queryNamespace + "/configmaps"
@@ -30,7 +30,7 @@ func TestNoQueryPassesAPolicy(t *testing.T) {
 	for _, fidelity := range []string{"completed", "dryRun"} {
 		for _, guard := range []bool{false, true} {
 			name := fmt.Sprintf("%s, guard %v", fidelity, guard)
-			gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: fidelity, Guard: guard})
+			gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: fidelity, Guard: guard})
 			through := plain.through(t, "gateway", gateway.Endpoint)
 			succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
 				answer, err := through.send(ctx, "POST", maps+"?dryRun=All", jsonType, []byte(`{"metadata":{"name":"denied"}}`))

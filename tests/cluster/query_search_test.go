@@ -111,7 +111,7 @@ func refusedOtherwise(write searchedWrite, want, got documentAnswer) bool {
 
 // Whatever a query or a path is encoded like, the gateway reads it as the server does: each request gets the same answer, with what policies saw of it.
 func TestQueriesAreReadAsTheServerReadsThem(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
 	server := newDocumentSide(t, "server", bed.Enforcing.Endpoint)
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
@@ -119,7 +119,7 @@ func TestQueriesAreReadAsTheServerReadsThem(t *testing.T) {
 		succeeds(t, prepareSearch(ctx, side))
 	}
 	for _, guard := range []bool{false, true} {
-		gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed", Guard: guard})
+		gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed", Guard: guard})
 		through := plain.through(t, "gateway", gateway.Endpoint)
 		for _, side := range []documentSide{server, through} {
 			succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {

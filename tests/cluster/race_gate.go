@@ -25,7 +25,7 @@ const (
 )
 
 // A RaceGate stands between a gateway and its upstream. It holds the first attempt at each write of a race until both have been
-// judged, and then lets them through one after the other: so that chance does not decide whether one was judged by the object
+// evaluated, and then lets them through one after the other: so that chance does not decide whether one was evaluated by the object
 // before the other.
 type RaceGate struct {
 	URL string

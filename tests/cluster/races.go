@@ -184,7 +184,7 @@ func labelled(o RaceOutcome) bool {
 	return o.After == nil || text(o.After, "metadata", "uid") != o.UIDs[firstWrite] || !hasFirst || hasSecond
 }
 
-// recreated: the object was deleted, and made again by what was judged as a change of it.
+// recreated: the object was deleted, and made again by what was evaluated as a change of it.
 func recreated(o RaceOutcome) bool {
 	labels, _ := at(o.After, "metadata", "labels").(map[string]any)
 	_, has := labels["c"]

@@ -52,12 +52,12 @@ var raceNumber atomic.Uint64
 // A gateway with a guard loses no race, in whatever order the server carries the writes out: the server's own admission
 // beside it.
 func TestNoRaceOfTwoWritesGetsPastAGuardedGateway(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	bed := must[*AdmissionBed](t)(admissionBed())
 	succeeds(t, admissionRights())
-	judge := must[User](t)(shared.NewUser(admissionUser))
-	gate := must[*RaceGate](t)(shared.NewRaceGate(bed.Plain.Endpoint, judge))
+	evaluate := must[User](t)(shared.NewUser(admissionUser))
+	gate := must[*RaceGate](t)(shared.NewRaceGate(bed.Plain.Endpoint, evaluate))
 	transport := shared.Transport(shared.admin, false)
 	racers := []*racer{{name: "server", at: bed.Enforcing.Endpoint, upstream: bed.Enforcing.Endpoint, transport: transport}}
 	for _, fidelity := range []string{"completed", "dryRun"} {
@@ -70,7 +70,7 @@ func TestNoRaceOfTwoWritesGetsPastAGuardedGateway(t *testing.T) {
 		succeeds(t, one.prepare(ctx))
 	}
 	for _, one := range racers {
-		succeeds(t, one.untilJudged(ctx))
+		succeeds(t, one.untilEvaluated(ctx))
 	}
 	known := must[map[string]string](t)(readKnownRaces())
 	wanted := must[*regexp.Regexp](t)(regexp.Compile(*raceRows))
@@ -136,8 +136,8 @@ func (r *racer) prepare(ctx context.Context) error {
 	return nil
 }
 
-// untilJudged waits until both policies are in force.
-func (r *racer) untilJudged(ctx context.Context) error {
+// untilEvaluated waits until both policies are in force.
+func (r *racer) untilEvaluated(ctx context.Context) error {
 	name := fmt.Sprintf("probe-%d", raceNumber.Add(1))
 	if _, err := r.make(ctx, racingThings, name); err != nil {
 		return err

@@ -41,10 +41,10 @@ var (
 	ControllerRole = ShippedRole{"eviction/rbac.yaml", "fairgate-disruption-controller"}
 	// LeaseRole is needed to be elected for that.
 	LeaseRole = ShippedRole{"eviction/rbac.yaml", "fairgate-disruption-controller-lease"}
-	// AdmissionRole is needed in addition if fairgate judges requests by admission policies.
+	// AdmissionRole is needed in addition if fairgate evaluates requests by admission policies.
 	AdmissionRole = ShippedRole{"admission/rbac.yaml", "fairgate-admission"}
-	// JudgedObjectsRole is an example of a role for the objects that policies judge.
-	JudgedObjectsRole = ShippedRole{"admission/rbac.yaml", "fairgate-admission-objects"}
+	// EvaluatedObjectsRole is an example of a role for the objects that policies evaluate.
+	EvaluatedObjectsRole = ShippedRole{"admission/rbac.yaml", "fairgate-admission-objects"}
 	// EditorRole is an example of a role for policy editors.
 	EditorRole = ShippedRole{"overlay/rbac.yaml", "flow-control-editor"}
 )

@@ -305,7 +305,7 @@ func bindingRules(s *script) {
 	})
 }
 
-// A policy that is stored is judged by more lenient rules where nothing changes.
+// A policy that is stored is evaluated by more lenient rules where nothing changes.
 func policyRatchet(s *script) {
 	item := policiesPath + "/@a"
 	s.post(policiesPath, policy("@a", `spec.matchConditions=[{"name":"n","expression":"true"}]`, `spec.variables=[{"name":"a","expression":"1"}]`))

@@ -70,7 +70,7 @@ func setByServerKnown() []settledWrite {
 
 // setByServerSession writes objects of all kinds in which a server sets something.
 func setByServerSession() Session {
-	j := newJudgement("set-by-server")
+	j := newEvaluation("set-by-server")
 	create := func(path, document string) { j.post(path, document) }
 	service := func(name, more string) {
 		create(in("services"), object(name, `"apiVersion":"v1","kind":"Service","spec":{"ports":[{"port":80}]`+more+`}`))
@@ -115,7 +115,7 @@ func withoutDraws(line string) string {
 
 // inPlay is a text of the settings in a play of the session.
 func inPlay(text string, play int) string {
-	name := strings.ReplaceAll(newJudgement("set-by-server").Name, playMark, playNumber(play))
+	name := strings.ReplaceAll(newEvaluation("set-by-server").Name, playMark, playNumber(play))
 	return strings.NewReplacer("@ns", name+"-ns", "@", name+"-").Replace(text)
 }
 

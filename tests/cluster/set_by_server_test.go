@@ -67,7 +67,7 @@ func recordSetByServer(ctx context.Context, side documentSide, hook *AdmissionWa
 			return "", fmt.Errorf("%s: %w", one.has, err)
 		}
 	}
-	lines, err := recordJudged(ctx, side.target, hook, setByServerSession().numbered(play), play)
+	lines, err := recordEvaluated(ctx, side.target, hook, setByServerSession().numbered(play), play)
 	if err != nil {
 		return "", err
 	}
@@ -79,14 +79,14 @@ func recordSetByServer(ctx context.Context, side documentSide, hook *AdmissionWa
 	var all strings.Builder
 	all.WriteString(withoutDraws(string(lines)))
 	// The pods of another namespace, without a LimitRange and the like, as in the corpus of a server without the plugin ServiceAccount.
-	for _, session := range JudgedObjectSessions() {
+	for _, session := range EvaluatedObjectSessions() {
 		if !strings.HasSuffix(session.Name, "echo-pods") {
 			continue
 		}
 		account := Request{Method: "POST", Path: strings.ReplaceAll(session.Requests[0].Path+"/"+session.Name+"-ns/serviceaccounts", "//", "/"),
 			Headers: map[string]string{contentHeader: jsonType}, Body: `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"default"}}`}
 		session.Requests = append(append(session.Requests[:1:1], account), session.Requests[1:]...)
-		lines, err := recordJudged(ctx, side.target, hook, session.numbered(play), play)
+		lines, err := recordEvaluated(ctx, side.target, hook, session.numbered(play), play)
 		if err != nil {
 			return "", err
 		}

@@ -56,7 +56,7 @@ func (w staleWriter) until(ctx context.Context, t *testing.T, code int) (others 
 // passed since the watches broke, not one write is accepted. Before, one may be although another was refused: what was known when they broke
 // may have been compiled since then.
 func TestWritesAreRefusedWhenPoliciesCannotBeWatched(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
 	succeeds(t, admissionRights())
@@ -116,7 +116,7 @@ func (r *racer) createStalePolicy(ctx context.Context, t *testing.T, name, denie
 // lists the policies again: the first list after the change brings it into force. Watches that are merely quiet bring about a list for every
 // three watches at most, where etcd does not tell the server how far it is, so that this sends no bookmarks.
 func TestPoliciesAreListedWhenTheirWatchesAreSwallowed(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 10*time.Minute)
 	succeeds(t, admissionRights())

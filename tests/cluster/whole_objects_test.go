@@ -20,15 +20,15 @@ var wholes = map[string]string{
 // wholeDifferencesFile lists where a gateway shows policies another object than a server does, with reasons.
 const wholeDifferencesFile = "whole_object_differences.json"
 
-// wholeObjectSessions are those about judged objects, with a policy that denies each write and prints its objects. So the objects that are
+// wholeObjectSessions are those about evaluated objects, with a policy that denies each write and prints its objects. So the objects that are
 // there stay as they are.
 func wholeObjectSessions() []Session {
 	var all []Session
 	for _, part := range slices.Sorted(maps.Keys(wholes)) {
 		message := fmt.Sprintf(`"messageExpression":%q`, `' whole %s'.format([[`+wholes[part]+`]])`)
-		for _, kind := range judgedObjectKinds() {
-			j := newJudgement(part + "-" + kind.session)
-			kind.write(j, func(j *judgement) {
+		for _, kind := range evaluatedObjectKinds() {
+			j := newEvaluation(part + "-" + kind.session)
+			kind.write(j, func(j *evaluation) {
 				mine := `{"name":"mine","expression":"request.name.contains('` + j.Name + `')"}`
 				j.post(policiesPath, policy("@a", kind.constraints(), `spec.matchConditions=[`+mine+`]`, mustHold(validation(`false`, message))))
 				j.post(bindingsPath, binding("@a"))
@@ -87,10 +87,10 @@ func byManager(object any) {
 
 // What policies see of a write is, in every field, what they see of it in a server: of objects of all kinds, written in every way.
 func TestWholeObjectsAreThoseThatAServerShowsItsPolicies(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
 	bed, sessions := must[*AdmissionBed](t)(admissionBed()), wholeObjectSessions()
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	want, got, err := playBoth(inTime(t, 30*time.Minute), sessions, admissionTarget(t, bed.Enforcing.Endpoint), admissionTarget(t, gateway.Endpoint))
 	succeeds(t, err)
 	var found []Difference

@@ -31,7 +31,7 @@ func reading(kind schema.GroupVersionKind, body []byte) string {
 	if err != nil || !utf8.Valid(text) {
 		return "ambiguous"
 	}
-	// What JSON does not show nobody could judge.
+	// What JSON does not show nobody could evaluate.
 	shown := reflect.New(reflect.TypeOf(object).Elem()).Interface()
 	if err := stdjson.Unmarshal(text, shown); err != nil || !same.DeepEqual(object, shown) {
 		return "ambiguous"

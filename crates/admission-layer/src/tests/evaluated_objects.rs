@@ -1,5 +1,5 @@
 //! Completed objects beside those that a real server shows its policies for the same requests
-//! (`corpus/judged_objects.jsonl` without the plugin `ServiceAccount`, `corpus/set_by_server.jsonl` with all of them; tests/cluster/README.md
+//! (`corpus/evaluated_objects.jsonl` without the plugin `ServiceAccount`, `corpus/set_by_server.jsonl` with all of them; tests/cluster/README.md
 //! says how they are recorded).
 //!
 //! They must be the same, but for what only a server can know.
@@ -33,7 +33,7 @@ use crate::{
     request_document,
 };
 
-const CORPUS: &str = include_str!("../../corpus/judged_objects.jsonl");
+const CORPUS: &str = include_str!("../../corpus/evaluated_objects.jsonl");
 /// The same of a server with all plugins that it has by default, and with objects by which each of them acts.
 const SET_BY_SERVER: &str = include_str!("../../corpus/set_by_server.jsonl");
 

@@ -3,7 +3,7 @@
 //!
 //! Each kind has a *strategy* in the server, and each subresource one of its own. [`strategy`] finds ours, which are tables
 //! ([`table`]): what is not in them only the server can tell, by a dry run. The tables are compared with what a real server shows
-//! its policies (`corpus/judged_objects.jsonl`).
+//! its policies (`corpus/evaluated_objects.jsonl`).
 //!
 //! Source: Kubernetes `apiserver/pkg/registry/rest/{create,update,meta}.go`, the files `strategy.go` in
 //! `kubernetes/pkg/registry` and the ones of `apiextensions-apiserver` and `kube-aggregator`.

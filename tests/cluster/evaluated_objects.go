@@ -39,19 +39,19 @@ type echoedSubresource struct {
 }
 
 const (
-	judgedPodSpec = `"spec":{"containers":[{"name":"c","image":"good/app","resources":{"requests":{"cpu":"1"}}}]}`
-	judgedLabels  = `"labels":{"s":"@all"}`
+	evaluatedPodSpec = `"spec":{"containers":[{"name":"c","image":"good/app","resources":{"requests":{"cpu":"1"}}}]}`
+	evaluatedLabels  = `"labels":{"s":"@all"}`
 	// forgedUID is that of no object.
 	forgedUID = "00000000-0000-0000-0000-000000000077"
 )
 
 // standard is a document with a spec.
 func standard(apiVersion, kind, spec string) string {
-	return `{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"%[1]s",` + judgedLabels + `}` + spec + `}`
+	return `{"apiVersion":"` + apiVersion + `","kind":"` + kind + `","metadata":{"name":"%[1]s",` + evaluatedLabels + `}` + spec + `}`
 }
 
 func withTemplate(kind, more string) string {
-	return standard("apps/v1", kind, `,"spec":{"selector":{"matchLabels":{"app":"x"}},"template":{"metadata":{"labels":{"app":"x"}},`+judgedPodSpec+`}`+more+`}`)
+	return standard("apps/v1", kind, `,"spec":{"selector":{"matchLabels":{"app":"x"}},"template":{"metadata":{"labels":{"app":"x"}},`+evaluatedPodSpec+`}`+more+`}`)
 }
 
 // forgeries are edits of metadata, each of a field that the server owns.
@@ -78,7 +78,7 @@ var exemptions = []string{
 	`metadata.ownerReferences=[{"apiVersion":"v1","kind":"ConfigMap","name":"exempt","uid":"` + forgedUID + `"}]`,
 }
 
-// isExempt are expressions: why an object is not judged.
+// isExempt are expressions: why an object is not evaluated.
 var isExempt = []string{
 	`object.?metadata.?deletionTimestamp.hasValue()`,
 	`object.?metadata.?deletionGracePeriodSeconds.hasValue()`,
@@ -164,11 +164,11 @@ func (k echoedKind) constraints() string {
 	return `spec.matchConstraints={` + selector + `"resourceRules":[` + rule(group, strings.Join(names, ","), "CREATE", "UPDATE") + `]}`
 }
 
-// JudgedObjectSessions are about which object policies see of each kind, and what is stored.
-func JudgedObjectSessions() []Session {
+// EvaluatedObjectSessions are about which object policies see of each kind, and what is stored.
+func EvaluatedObjectSessions() []Session {
 	var all []Session
-	for _, kind := range judgedObjectKinds() {
-		j := newJudgement("echo-" + kind.session)
+	for _, kind := range evaluatedObjectKinds() {
+		j := newEvaluation("echo-" + kind.session)
 		kind.write(j, kind.policies)
 		all = append(all, j.Session)
 	}
@@ -176,7 +176,7 @@ func JudgedObjectSessions() []Session {
 }
 
 // write plays what clients do; the policies come when some objects are there.
-func (k echoedKind) write(j *judgement, policies func(*judgement)) {
+func (k echoedKind) write(j *evaluation, policies func(*evaluation)) {
 	j.begin()
 	j.post(k.at(""), k.of("@x"))
 	j.post(k.at(""), k.of("@evil"))
@@ -200,7 +200,7 @@ func (k echoedKind) write(j *judgement, policies func(*judgement)) {
 }
 
 // policies are two: one prints what it sees of every object, and one denies those that are called evil and not exempt.
-func (k echoedKind) policies(j *judgement) {
+func (k echoedKind) policies(j *evaluation) {
 	message := echoed
 	if k.seen != "" {
 		message = append(message[:len(message):len(message)], `'seen=' + `+k.seen)
@@ -227,7 +227,7 @@ func (k echoedKind) policies(j *judgement) {
 	j.settle()
 }
 
-func (k echoedKind) creations(j *judgement) {
+func (k echoedKind) creations(j *evaluation) {
 	forged := forgeries
 	if k.exempt != "" {
 		forged = append(forged[:len(forged):len(forged)], k.exempt)
@@ -260,7 +260,7 @@ func (k echoedKind) creations(j *judgement) {
 	j.apply(k.item("@evil-apply", ""), "me", k.of("@evil-apply", forged[0]))
 }
 
-func (k echoedKind) updates(j *judgement) {
+func (k echoedKind) updates(j *evaluation) {
 	version := func(name string) string { return `metadata.resourceVersion="{{rv:` + k.name(name) + `}}"` }
 	var mutable []string
 	for _, forgery := range forgeries {
@@ -298,7 +298,7 @@ func (k echoedKind) updates(j *judgement) {
 	j.get(k.item("@evil", ""))
 }
 
-func (k echoedKind) subresource(j *judgement, one echoedSubresource) {
+func (k echoedKind) subresource(j *evaluation, one echoedSubresource) {
 	document := one.document
 	if document == "" {
 		document = k.document

@@ -16,39 +16,39 @@ import (
 	"time"
 )
 
-var judgedRecord = flag.String("record-judged", "", "write which objects a server shows its policies to this file")
+var evaluatedRecord = flag.String("record-evaluated", "", "write which objects a server shows its policies to this file")
 
-// judgedDifferencesFile lists where a gateway shows policies another object than a server does, with reasons.
-const judgedDifferencesFile = "judged_object_differences.json"
+// evaluatedDifferencesFile lists where a gateway shows policies another object than a server does, with reasons.
+const evaluatedDifferencesFile = "evaluated_object_differences.json"
 
-// judgedCorpusLimit is how large the recorded corpus may become, in bytes.
-const judgedCorpusLimit = 3 << 20
+// evaluatedCorpusLimit is how large the recorded corpus may become, in bytes.
+const evaluatedCorpusLimit = 3 << 20
 
-func judgedObjectSessions() []Session {
-	return slices.DeleteFunc(JudgedObjectSessions(), func(session Session) bool { return !strings.Contains(session.Name, *onlySessions) })
+func evaluatedObjectSessions() []Session {
+	return slices.DeleteFunc(EvaluatedObjectSessions(), func(session Session) bool { return !strings.Contains(session.Name, *onlySessions) })
 }
 
 // A gateway that completes bodies itself shows policies the objects that a server shows them: with the metadata that the
 // server owns, and without the fields that it drops. Policies that print what they see warn in the same words, those that can be
 // evaded by a forged field deny the same requests, and the same objects are stored.
 func TestCompletedObjectsAreThoseThatAServerShowsItsPolicies(t *testing.T) {
-	aboutJudgingFairgate(t)
+	aboutEvaluatingFairgate(t)
 	t.Parallel()
-	bed, sessions := must[*AdmissionBed](t)(admissionBed()), judgedObjectSessions()
+	bed, sessions := must[*AdmissionBed](t)(admissionBed()), evaluatedObjectSessions()
 	sessions = slices.DeleteFunc(sessions, func(session Session) bool { return writtenByOthers.MatchString(session.Name) })
-	gateway := judgingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
+	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	want, got, err := playBoth(inTime(t, 30*time.Minute), sessions, admissionTarget(t, bed.Enforcing.Endpoint), admissionTarget(t, gateway.Endpoint))
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := judgedDifferences(want, got)
-	onlyKnownDiffer(t, judgedDifferencesFile, sessions, want, found)
+	found := evaluatedDifferences(want, got)
+	onlyKnownDiffer(t, evaluatedDifferencesFile, sessions, want, found)
 }
 
-// judgedDifferences are those that say something about judging. Whether a write makes a new version is left to the clock: within one
+// evaluatedDifferences are those that say something about evaluating. Whether a write makes a new version is left to the clock: within one
 // second, one that changes only who owns a field does not. And without a dry run, a request that the server refuses before it asks policies
 // may be refused by a policy here: then it must be refused, too.
-func judgedDifferences(want, got [][]Exchange) []Difference {
+func evaluatedDifferences(want, got [][]Exchange) []Difference {
 	var found []Difference
 	for number := range want {
 		for i := range min(len(want[number]), len(got[number])) {
@@ -100,8 +100,8 @@ func echoIn(response Response) any {
 	return fields
 }
 
-// A judgedExchange is a line of the corpus: a write, what a gateway can know of it, and what the server shows its policies.
-type judgedExchange struct {
+// A evaluatedExchange is a line of the corpus: a write, what a gateway can know of it, and what the server shows its policies.
+type evaluatedExchange struct {
 	Session     string `json:"session"`
 	Method      string `json:"method"`
 	Path        string `json:"path"`
@@ -117,8 +117,8 @@ type judgedExchange struct {
 
 // What a server shows its policies is recorded twice without a difference.
 func TestRecordTheObjectsThatAServerShowsItsPolicies(t *testing.T) {
-	if *judgedRecord == "" {
-		t.Skip("give -record-judged=FILE to record")
+	if *evaluatedRecord == "" {
+		t.Skip("give -record-evaluated=FILE to record")
 	}
 	bed := must[*AdmissionBed](t)(admissionBed())
 	hook := must[*AdmissionWatcher](t)(shared.WatchAdmission(inTime(t, 20*time.Minute), bed.Enforcing))
@@ -127,8 +127,8 @@ func TestRecordTheObjectsThatAServerShowsItsPolicies(t *testing.T) {
 	for i := range plays {
 		var corpus bytes.Buffer
 		play := nextPlay()
-		for _, session := range judgedObjectSessions() {
-			lines, err := recordJudged(inTime(t, 20*time.Minute), target, hook, session.numbered(play), play)
+		for _, session := range evaluatedObjectSessions() {
+			lines, err := recordEvaluated(inTime(t, 20*time.Minute), target, hook, session.numbered(play), play)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,26 +150,26 @@ func TestRecordTheObjectsThatAServerShowsItsPolicies(t *testing.T) {
 		}
 	}
 	fmt.Printf("tests/cluster: %d objects recorded, %d bytes\n", bytes.Count(plays[0], []byte("\n")), len(plays[0]))
-	if len(plays[0]) > judgedCorpusLimit {
-		t.Errorf("the corpus has %d bytes, which is more than %d", len(plays[0]), judgedCorpusLimit)
+	if len(plays[0]) > evaluatedCorpusLimit {
+		t.Errorf("the corpus has %d bytes, which is more than %d", len(plays[0]), evaluatedCorpusLimit)
 	}
 	if !t.Failed() {
-		succeeds(t, os.WriteFile(*judgedRecord, plays[0], 0o644))
+		succeeds(t, os.WriteFile(*evaluatedRecord, plays[0], 0o644))
 	}
 }
 
 // writtenByOthers are the sessions about kinds that controllers inside of kube-apiserver write at any time.
 var writtenByOthers = regexp.MustCompile(`echo-(definitions|apiservices)`)
 
-// recordJudged plays a session without its policies and notes what the server shows for each write.
-func recordJudged(ctx context.Context, target *Target, hook *AdmissionWatcher, session Session, play int) ([]byte, error) {
+// recordEvaluated plays a session without its policies and notes what the server shows for each write.
+func recordEvaluated(ctx context.Context, target *Target, hook *AdmissionWatcher, session Session, play int) ([]byte, error) {
 	seen, names := newNormaliser(false, false), newRecordedNames(play)
 	var lines bytes.Buffer
 	for _, request := range session.Requests {
 		if strings.HasPrefix(request.Path, policiesPath) || strings.HasPrefix(request.Path, bindingsPath) || request.Until != 0 || strings.HasPrefix(request.Path, stepsPath) {
 			continue
 		}
-		// One that is applied is judged by the response to a dry run.
+		// One that is applied is evaluated by the response to a dry run.
 		writes := (request.Method == "PUT" || request.Method == "PATCH" || request.Method == "POST") && request.Headers[contentHeader] != applyPatch
 		var stored any
 		body := seen.resolve(request.Body)
@@ -184,7 +184,7 @@ func recordJudged(ctx context.Context, target *Target, hook *AdmissionWatcher, s
 		if !writes || strings.Contains(request.Path+request.Body, "-evil") {
 			continue // those about evil objects show the same fields, one by one
 		}
-		line := judgedExchange{Session: session.Name, Method: request.Method, Path: request.Path, ContentType: request.Headers[contentHeader], Body: body, Stored: stored, Code: response.Code}
+		line := evaluatedExchange{Session: session.Name, Method: request.Method, Path: request.Path, ContentType: request.Headers[contentHeader], Body: body, Stored: stored, Code: response.Code}
 		if review := hook.first(request.Path); review != nil {
 			// What controllers of the server have written meanwhile is in it.
 			if old := review["oldObject"]; old != nil {
@@ -243,7 +243,7 @@ var (
 	recordedVersion = regexp.MustCompile(`(\\?"resourceVersion\\?":\\?")(\d{2,})(\\?")`)
 )
 
-func (n *recordedNames) line(line judgedExchange) ([]byte, error) {
+func (n *recordedNames) line(line evaluatedExchange) ([]byte, error) {
 	withoutManagedFields(line.Stored)
 	withoutManagedFields(line.Object)
 	var buffer bytes.Buffer

@@ -5,8 +5,8 @@ import "strings"
 // scaleDocument is a Scale with a status and a selector that no client may set.
 const scaleDocument = `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"%[1]s","namespace":"@ns"},"spec":{"replicas":2},"status":{"replicas":77,"selector":"forged"}}`
 
-// judgedRequest is the request of a certificate, in PEM.
-const judgedRequest = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlITE1ITUNBUUF3RVRFUE1BMEdBMVVFQXd3R2FuVmtaMlZrTUZrd0V3WUhLb1pJemowQ0FRWUlLb1pJemowRApBUWNEUWdBRUJkQlRra3RaaXNoVkFwbFBqQi9lbUJFL2lqRWFiYzgxNXlqMjhwSVlOeDlyTFRHM1ZKTXNwTit1CkxGd1ZKRW1WTXBveXRlakhRMFRjMXppRnp6UEVwS0FBTUFvR0NDcUdTTTQ5QkFNQ0EwZ0FNRVVDSVFEWnprUTcKQlNxaWdiMnh2Y2Y3SlFnU29VelBZejhIWko2RU0yRUxUaXkyUVFJZ0dTcjhLQWtiKzdFRHRFZUI0OW5XamJwcQpyV0YvODFnUllHeUdERVRXWDdVPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K"
+// evaluatedRequest is the request of a certificate, in PEM.
+const evaluatedRequest = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlITE1ITUNBUUF3RVRFUE1BMEdBMVVFQXd3R2FuVmtaMlZrTUZrd0V3WUhLb1pJemowQ0FRWUlLb1pJemowRApBUWNEUWdBRUJkQlRra3RaaXNoVkFwbFBqQi9lbUJFL2lqRWFiYzgxNXlqMjhwSVlOeDlyTFRHM1ZKTXNwTit1CkxGd1ZKRW1WTXBveXRlakhRMFRjMXppRnp6UEVwS0FBTUFvR0NDcUdTTTQ5QkFNQ0EwZ0FNRVVDSVFEWnprUTcKQlNxaWdiMnh2Y2Y3SlFnU29VelBZejhIWko2RU0yRUxUaXkyUVFJZ0dTcjhLQWtiKzdFRHRFZUI0OW5XamJwcQpyV0YvODFnUllHeUdERVRXWDdVPQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K"
 
 // echoedStatus is the subresource of that name, with an edit and what is seen of it.
 func echoedStatus(edit string, seen ...string) echoedSubresource {
@@ -17,8 +17,8 @@ func echoedScale() echoedSubresource {
 	return echoedSubresource{name: "scale", document: scaleDocument, edits: []string{`spec.replicas=2`}, seen: []string{printed("spec.replicas"), printed("status.selector")}}
 }
 
-// judgedObjectKinds are all kinds that a server stores, but for those that policies are not about.
-func judgedObjectKinds() []echoedKind {
+// evaluatedObjectKinds are all kinds that a server stores, but for those that policies are not about.
+func evaluatedObjectKinds() []echoedKind {
 	var all []echoedKind
 	for _, group := range [][]echoedKind{coreKinds(), workloadKinds(), clusterKinds(), otherKinds(), customKinds(), reviewKinds()} {
 		all = append(all, group...)
@@ -47,7 +47,7 @@ func coreKinds() []echoedKind {
 		edit, seen := exemptPhase(field, value)
 		return withStatus(kind, edit, seen, more...)
 	}
-	pods := phase(echoedKind{session: "pods", path: "pods", document: standard("v1", "Pod", ","+judgedPodSpec), change: `spec.containers.0.image="evil/app"`}, "phase", "Running",
+	pods := phase(echoedKind{session: "pods", path: "pods", document: standard("v1", "Pod", ","+evaluatedPodSpec), change: `spec.containers.0.image="evil/app"`}, "phase", "Running",
 		echoedSubresource{name: "ephemeralcontainers", strategic: true, edits: []string{`spec.ephemeralContainers=[{"name":"e","image":"evil/debug"}]`}, seen: []string{`object.?spec.?ephemeralContainers.orValue([]).map(c, c.image).join('+')`, `object.?spec.?containers.orValue([]).map(c, c.image).join('+')`}},
 		echoedSubresource{name: "resize", strategic: true, edits: []string{`spec.containers=[{"name":"c","image":"evil/app","resources":{"requests":{"cpu":"2"}}}]`}, seen: []string{`object.?spec.?containers.orValue([]).map(c, string(c.?resources.?requests.?cpu.orValue('-'))).join('+')`}},
 		echoedSubresource{name: "binding", posts: true, document: `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"%[1]s"},"target":{"kind":"Node","name":"n"}}`, seen: []string{printed("target.name")}},
@@ -68,13 +68,13 @@ func coreKinds() []echoedKind {
 		`status.hard={"services":"77"}`, `(object.?status.?hard.orValue({}).size() > 0 ? 'exempt' : 'none')`)
 	replicas, seen := exemptStatus("replicas")
 	controllers := withStatus(echoedKind{session: "controllers", path: "replicationcontrollers", change: `spec.minReadySeconds=5`,
-		document: standard("v1", "ReplicationController", `,"spec":{"selector":{"app":"x"},"template":{"metadata":{"labels":{"app":"x"}},`+judgedPodSpec+`}}`)}, replicas, seen, echoedScale())
+		document: standard("v1", "ReplicationController", `,"spec":{"selector":{"app":"x"},"template":{"metadata":{"labels":{"app":"x"}},`+evaluatedPodSpec+`}}`)}, replicas, seen, echoedScale())
 	return []echoedKind{pods, node, namespaces, claims, volume, account, service, quota, controllers,
 		{session: "maps", path: "configmaps", document: standard("v1", "ConfigMap", `,"data":{"a":"b"}`), change: `data.a="c"`},
 		{session: "secrets", path: "secrets", document: standard("v1", "Secret", `,"data":{"a":"Yg=="}`), change: `data.a="Yw=="`},
 		{session: "endpoints", path: "endpoints", puts: true, document: standard("v1", "Endpoints", `,"subsets":[]`)},
 		{session: "ranges", path: "limitranges", puts: true, document: standard("v1", "LimitRange", `,"spec":{"limits":[{"type":"Pod","max":{"cpu":"7"}}]}`), change: `spec.limits.0.max.cpu="8"`},
-		{session: "templates", path: "podtemplates", document: standard("v1", "PodTemplate", `,"template":{"metadata":{"labels":{"app":"x"}},`+judgedPodSpec+`}`), change: `template.metadata.labels.app="y"`},
+		{session: "templates", path: "podtemplates", document: standard("v1", "PodTemplate", `,"template":{"metadata":{"labels":{"app":"x"}},`+evaluatedPodSpec+`}`), change: `template.metadata.labels.app="y"`},
 		{session: "events", path: "events", puts: true, document: standard("v1", "Event", `,"involvedObject":{"kind":"Pod","namespace":"@ns","name":"x"},"reason":"r","message":"m"`), change: `reason="s"`},
 	}
 }
@@ -107,7 +107,7 @@ func clusterKinds() []echoedKind {
 		`"name":"%[1]s"`, `"name":"widgets.%[1]s.example.com"`, 1)
 	service := strings.Replace(standard("apiregistration.k8s.io/v1", "APIService",
 		`,"spec":{"group":"%[1]s.example.com","version":"v1","groupPriorityMinimum":100,"versionPriority":10}`), `"name":"%[1]s"`, `"name":"v1.%[1]s.example.com"`, 1)
-	csr := standard("certificates.k8s.io/v1", "CertificateSigningRequest", `,"spec":{"request":"`+judgedRequest+`","signerName":"example.com/x","usages":["client auth"],"username":"forged","groups":["forged"],"uid":"forged","extra":{"forged":["yes"]}}`)
+	csr := standard("certificates.k8s.io/v1", "CertificateSigningRequest", `,"spec":{"request":"`+evaluatedRequest+`","signerName":"example.com/x","usages":["client auth"],"username":"forged","groups":["forged"],"uid":"forged","extra":{"forged":["yes"]}}`)
 	csrs := echoedKind{session: "csrs", path: "certificates.k8s.io/v1:certificatesigningrequests", cluster: true, document: csr, change: `spec.signerName="example.com/y"`, exempt: `status.certificate="Zm9yZ2Vk"`}
 	csrs.seen = `(object.?status.?certificate.hasValue() ? 'exempt' : object.spec.username + string('forged' in object.spec.groups) + object.spec.signerName + object.?status.?conditions.orValue([]).map(c, c.type).join('+'))`
 	csrs.subresources = []echoedSubresource{
