@@ -44,6 +44,15 @@ impl DemoComparison {
         Self::Fleet { gateways }
     }
 
+    /// Whether one gateway with fairness is compared with one without.
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    pub(super) fn is_of_fairness(&self) -> bool {
+        *self == Self::Fairness
+    }
+
     /// The sides, as messages name them.
     pub(super) fn sides(self) -> [&'static str; 2] {
         match self {

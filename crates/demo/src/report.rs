@@ -18,11 +18,12 @@ const LONG_STALL: Duration = Duration::from_millis(50);
 /// A Jain's index of at least this counts as fair.
 const EVEN: f64 = 0.95;
 
-/// The results of both sides. As JSON `{"comparison": {"kind": "fleet", "gateways": 3}, "with": {"flows": […], "jain": x},
-/// "without": {…}}`; as text a table and a verdict.
+/// The results of both sides. As JSON `{"with": {"flows": […], "jain": x}, "without": {…}}`, of a fleet with
+/// `"comparison": {"kind": "fleet", "gateways": 3}`; as text a table and a verdict.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
     /// What the two sides are.
+    #[serde(skip_serializing_if = "DemoComparison::is_of_fairness")]
     pub comparison: DemoComparison,
     /// With fairness, or with a fleet.
     pub with: SideFigures,
@@ -400,6 +401,13 @@ mod tests {
         assert!(json["with"]["jain"].is_f64());
         let keys = |value: &serde_json::Value| value.as_object().unwrap().len();
         assert_eq!((keys(&json), keys(&json["with"])), (2, 2));
+        let of_fleet = DemoReport {
+            comparison: DemoComparison::of_gateways(3),
+            ..report(side(1980, 20, 60.0), side(1980, 20, 900.0))
+        };
+        let json = serde_json::to_value(of_fleet).unwrap();
+        let comparison = serde_json::json!({"kind": "fleet", "gateways": 3});
+        assert_eq!((&json["comparison"], keys(&json)), (&comparison, 3));
     }
 
     #[test]
