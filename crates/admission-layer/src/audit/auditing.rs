@@ -216,8 +216,12 @@ impl BackgroundAudit {
         };
         // It may have been taken as one of several bases of which the others could not be read.
         let is_there = early.is_some() == read.is_some();
+        // A server may have asked its policies about an older object in its cache, and keeps what they said of that. Where objects
+        // cannot be listed, the older one is not known.
+        let is_settled = read.is_some_and(|read| read <= self.known.settled);
+        let is_known = self.evaluation.is_listed() || is_settled;
         // What the upstream has carried out it has found, also if it was gone when it was read.
-        let is_early = is_unanswered && is_before && early.is_some();
+        let is_early = is_unanswered && is_before && early.is_some() && is_known;
         match failure {
             Some(failure) => Err(failure),
             None if is_there && (is_refused || is_early) => self.run_by_early(early).await,

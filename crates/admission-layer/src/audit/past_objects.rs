@@ -82,12 +82,17 @@ impl Evaluation {
         Ok(found)
     }
 
+    /// Whether the object of the request is one that its collection lists.
+    pub(crate) fn is_listed(&self) -> bool {
+        WHOLE.contains(&&*self.plan.facts.subresource)
+    }
+
     /// The same with the revision, or what is stored now.
     async fn listed_at(
         &self,
         revision: Option<u64>,
     ) -> Result<(u64, Option<StoredObject>), ReadFailure> {
-        if !WHOLE.contains(&&*self.plan.facts.subresource) {
+        if !self.is_listed() {
             let why = "objects of this subresource are not listed";
             return Err(ReadFailure::Failed(why.to_owned()));
         }

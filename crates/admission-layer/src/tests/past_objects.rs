@@ -96,15 +96,15 @@ impl<'a> Audited<'a> {
 
 /// Makes a revision of config maps one that has been known for long.
 async fn know(world: &World, revision: u64) {
+    know_of(world, ["", "configmaps"], revision).await;
+}
+
+/// The same of a resource of a group.
+async fn know_of(world: &World, [group, resource]: [&str; 2], revision: u64) {
     let evaluator = &world.layer.side().unwrap().evaluator;
     let revisions = &evaluator.revisions;
-    revisions.note("", "configmaps", revision, Time::ZERO);
-    let is_settled = || {
-        revisions
-            .of("", "configmaps", evaluator.clock.now())
-            .settled
-            == revision
-    };
+    revisions.note(group, resource, revision, Time::ZERO);
+    let is_settled = || revisions.of(group, resource, evaluator.clock.now()).settled == revision;
     while !is_settled() {
         tokio::task::yield_now().await;
     }
@@ -287,6 +287,26 @@ fn a_subresource_is_evaluated_by_the_whole_object_and_none_of_another_kind() {
                 expected,
                 "{subresource}"
             );
+        }
+    });
+}
+
+#[test]
+fn an_object_that_cannot_be_listed_and_has_just_changed_is_not_what_a_write_is_surely_based_on() {
+    World::run(|| async {
+        let target = "/apis/apps/v1/namespaces/ns/deployments/d/scale";
+        let of = |replicas: u32| {
+            json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d", "namespace": "ns"},
+                "spec": {"replicas": replicas}})
+        };
+        // A server may have the object in its cache as it was before the last change, and keeps what policies said of that.
+        for (known, expected) in [(8, Denied), (7, NotEvaluated)] {
+            let mut world = world("apps deployments/scale", "false", target, of(1));
+            world.write(8, target, Some(of(2)));
+            know_of(&world, ["apps", "deployments"], known).await;
+            let patch = ["PATCH", target, MERGE, r#"{"spec":{"replicas":3}}"#];
+            let change = Audited::new(patch, 9, of(3)).read_before();
+            assert_eq!(decision(&mut world, change).await, expected, "{known}");
         }
     });
 }
