@@ -51,7 +51,7 @@ impl EtcdEngine {
                 Ok(at_revision(lease, revision))
             }
             Ok(None) => Err(call_error(Some(404), "there is no lease".to_owned())),
-            Err(error) => Err(call_error(None, error.to_string())),
+            Err(error) => Err(refused_lease(&error)),
         }
     }
 
@@ -63,7 +63,7 @@ impl EtcdEngine {
                 Some(409),
                 "the lease has another version".to_owned(),
             )),
-            Err(error) => Err(call_error(None, error.to_string())),
+            Err(error) => Err(refused_lease(&error)),
         }
     }
 }
@@ -155,10 +155,17 @@ impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         let failure = match error {
             StoreError::Unavailable(_) => EngineFailure::NoAnswer,
+            StoreError::Denied(_) => EngineFailure::Forbidden,
             _ => EngineFailure::Failed,
         };
         Self::of(failure, error.to_string())
     }
+}
+
+/// An error of the store as the election knows it: with a status, if etcd refuses.
+fn refused_lease(error: &StoreError) -> LeaseCallError {
+    let code = matches!(error, StoreError::Denied(_)).then_some(403);
+    call_error(code, error.to_string())
 }
 
 fn call_error(code: Option<u16>, why: String) -> LeaseCallError {
