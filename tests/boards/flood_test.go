@@ -42,8 +42,8 @@ func TestBoardsShowAFloodThatHurtsNobody(t *testing.T) {
 	}
 	pass(lasts / 3)
 	// Requests take differently long, as those of an API server do: seats become free all the time.
-	for delay := 600; delay < 2400; delay += 20 {
-		gateway.load(ctx, 5, "elephant", "GET", fmt.Sprintf("%s?delay=%dms&bytes=5000", podsOfA, delay), 0)
+	for delay := 100; delay < 400; delay += 10 {
+		gateway.load(ctx, 15, "elephant", "GET", fmt.Sprintf("%s?delay=%dms&bytes=5000", podsOfA, delay), 0)
 	}
 	pass(lasts)
 	variables := strings.NewReplacer("$__rate_interval", "10s", "$cluster", "", "$fleet", ".*", "$job", "fairgate", "$instance", ".*", "$level", "global-default")
