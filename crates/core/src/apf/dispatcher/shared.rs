@@ -4,14 +4,17 @@
 //!
 //! - The nominal limits sum to the part exactly, and are not rounded up as those of a gateway that has all seats. They are what the
 //!   coordinator of the fleet gave each level here, since its demand here may be another than in the whole fleet; by shares if it does
-//!   not know the same levels.
+//!   not know the same levels. A level that would have none has one here, if there are enough.
 //! - A level's limit rises only from seats that are free: neither within another level's limit, nor still in use beyond it. If
 //!   more is in use than the part, limits that are not used up fall.
 //! - When the lease has ended, each level falls back to its part of the floor with its next event, before that is acted on.
 //!
 //! Exempt levels are not counted: nothing holds their requests back. Not here: what is granted (the crate `fairgate-fleet`).
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+};
 
 use super::{Control, ControlledLevel, Decisions, Dispatcher, LevelKind, LevelLimits, LimitChange};
 use crate::{
@@ -83,16 +86,47 @@ impl SharedSeats {
         let seats = self.at(now);
         let granted = self.levels.iter();
         let granted: BTreeMap<&str, Seats> = granted.map(|(name, at)| (&**name, *at)).collect();
-        let granted = |spec: &LevelSpec| {
-            let nominal = *granted.get(&*spec.name)?;
-            Some(LevelLimits::with_nominal(spec, nominal, seats))
-        };
+        let granted = |spec: &LevelSpec| granted.get(&*spec.name).copied();
         let all: Option<Vec<_>> = if self.lease.holds(now) {
             levels.clone().map(granted).collect()
         } else {
             None
         };
-        all.unwrap_or_else(|| LevelLimits::within(levels, seats))
+        let mut nominal = all.unwrap_or_else(|| {
+            let limits = LevelLimits::within(levels.clone(), seats);
+            limits.iter().map(|limits| limits.nominal).collect()
+        });
+        give_each_one(&mut nominal, levels.clone());
+        let limits = levels.zip(nominal);
+        limits
+            .map(|(spec, nominal)| LevelLimits::with_nominal(spec, nominal, seats))
+            .collect()
+    }
+}
+
+/// Gives each level that has shares, and no seat here, one of the level with most seats, as long as that keeps one itself. Else a level with fewer
+/// seats than the fleet has gateways would refuse clients of some gateways all the time: the ones that wait a second before they try again, as they
+/// are told, have been forgotten when the seat comes. O(levels · log levels).
+fn give_each_one<'a>(nominal: &mut [Seats], levels: impl Iterator<Item = &'a LevelSpec>) {
+    let lacks = |(level, at): (&LevelSpec, &Seats)| {
+        *at == 0 && level.shares > 0 && level.kind != LevelKind::Exempt
+    };
+    let lacking: Vec<bool> = levels.zip(&*nominal).map(lacks).collect();
+    if !lacking.contains(&true) {
+        return;
+    }
+    let rich = (0..).zip(&*nominal).filter(|(_, at)| **at > 1);
+    let mut rich: BinaryHeap<(Seats, Reverse<usize>)> =
+        rich.map(|(index, at)| (*at, Reverse(index))).collect();
+    for index in (0..lacking.len()).filter(|index| lacking[*index]) {
+        let Some((seats, giver)) = rich.pop() else {
+            return;
+        };
+        nominal[giver.0] -= 1;
+        nominal[index] += 1;
+        if seats > 2 {
+            rich.push((seats - 1, giver));
+        }
     }
 }
 

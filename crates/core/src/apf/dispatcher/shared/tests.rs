@@ -376,6 +376,63 @@ fn levels_have_what_the_coordinator_gave_them_and_by_shares_if_it_does_not_know_
 }
 
 #[test]
+fn a_level_without_a_seat_of_the_grant_has_one_here_if_there_are_enough() {
+    for (seats, levels, expected) in [
+        // The richest level gives up what others lack. A level that has seats in no gateway of the fleet has shares nevertheless.
+        (
+            30,
+            [("a", 0), ("b", 28), ("c", 2), ("catch-all", 0)],
+            [1, 26, 2, 1],
+        ),
+        (
+            4,
+            [("a", 0), ("b", 4), ("c", 0), ("catch-all", 0)],
+            [1, 1, 1, 1],
+        ),
+        // Nobody gives up its last seat.
+        (
+            3,
+            [("a", 0), ("b", 3), ("c", 0), ("catch-all", 0)],
+            [1, 1, 1, 0],
+        ),
+        (
+            2,
+            [("a", 0), ("b", 1), ("c", 1), ("catch-all", 0)],
+            [0, 1, 1, 0],
+        ),
+        (
+            0,
+            [("a", 0), ("b", 0), ("c", 0), ("catch-all", 0)],
+            [0, 0, 0, 0],
+        ),
+    ] {
+        let policy = policy();
+        let mut granted: Vec<_> = levels.to_vec();
+        granted.push(("exempt", 0));
+        let shared = SharedSeats {
+            seats,
+            levels: granted
+                .iter()
+                .map(|(name, seats)| (std::sync::Arc::from(*name), *seats))
+                .collect(),
+            floor: 0,
+            lease: Arc::new(SeatLease::new(Time::NEVER)),
+        };
+        let limits = shared.limits(at(1), policy.levels().iter());
+        let nominal: BTreeMap<&str, Seats> = policy
+            .levels()
+            .iter()
+            .zip(&limits)
+            .map(|(spec, limits)| (&*spec.name, limits.nominal))
+            .collect();
+        let found = levels.map(|(name, _)| nominal[name]);
+        assert_eq!(found, expected, "{levels:?}");
+        assert_eq!(nominal["exempt"], 0);
+        assert_eq!(limits.iter().map(|at| at.nominal).sum::<Seats>(), seats);
+    }
+}
+
+#[test]
 fn what_a_flow_asks_for_counts_the_seats_of_its_waiting_requests() {
     let world = World::new(0, 0, 1_000_000);
     let view = world.dispatcher.view();
