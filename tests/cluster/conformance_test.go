@@ -364,6 +364,9 @@ func classifyByWhatIsHosted(t *testing.T, server *Hosted) {
 		}) {
 			return false, nil
 		}
+		if server.inEffect != nil {
+			return server.inEffect(levelName)
+		}
 		text, err := client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 		for line := range strings.Lines(string(text)) {
 			if strings.HasPrefix(line, "apiserver_flowcontrol_nominal_limit_seats{") && strings.Contains(line, `priority_level="`+levelName+`"`) {
@@ -379,7 +382,12 @@ func classifyByWhatIsHosted(t *testing.T, server *Hosted) {
 	uids := func(user string) (string, string) {
 		t.Helper()
 		config := server.config(t)
-		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+		if server.credential != nil {
+			credential := must[User](t)(server.credential(user))
+			config.CertFile, config.KeyFile, config.CertData, config.KeyData = credential.Pair.Cert, credential.Pair.Key, nil, nil
+		} else {
+			config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}}
+		}
 		transport := must[http.RoundTripper](t)(rest.TransportFor(config))
 		request := must[*http.Request](t)(http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/version", nil))
 		response := must[*http.Response](t)(transport.RoundTrip(request))

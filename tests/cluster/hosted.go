@@ -19,6 +19,12 @@ type Hosted struct {
 	Restart func() error // nil when the server cannot be restarted
 	Stop    func() error
 	running func() *process // nil when it is not one of our processes
+	// Hosts that serve the same objects, host:port each: requests go to them in turn. None if there is but the one of the kubeconfig.
+	alternate []string
+	// inEffect says whether a level is in force everywhere; nil where the metrics of the main port tell that.
+	inEffect func(level string) (bool, error)
+	// credential is that of a user, where the administrator may not be another user; else nil.
+	credential func(user string) (User, error)
 }
 
 // StartStandalone starts fairgate as a new user does: without a configuration, in an empty

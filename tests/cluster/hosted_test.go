@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,7 +101,23 @@ func (h *Hosted) config(t *testing.T) *rest.Config {
 	t.Helper()
 	config := must[*rest.Config](t)(clientcmd.BuildConfigFromFlags("", h.Admin))
 	config.QPS = -1
+	if len(h.alternate) > 0 {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &inTurn{hosts: h.alternate, next: next} })
+	}
 	return config
+}
+
+// inTurn sends each request to the next of several hosts.
+type inTurn struct {
+	hosts []string
+	next  http.RoundTripper
+	sent  atomic.Uint64
+}
+
+func (i *inTurn) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.URL.Host = i.hosts[i.sent.Add(1)%uint64(len(i.hosts))]
+	return i.next.RoundTrip(request)
 }
 
 // client is a typed client that speaks protobuf, as control-plane components and conformance tests do.
