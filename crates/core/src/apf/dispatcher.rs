@@ -63,6 +63,8 @@ struct ControlledLevel<W> {
     level: Level<W>,
     spec: LevelSpec,
     limits: LevelLimits,
+    /// Whether its only seat is one that another level gave up; see `shared`.
+    is_given: bool,
     demand: Demand,
     watermarks: Watermarks,
     current: Seats,
@@ -320,6 +322,7 @@ impl<W: Copy> ControlledLevel<W> {
             level: Level::new(semantics, discipline(&spec.kind), 0, now),
             spec: spec.clone(),
             limits: LevelLimits::default(),
+            is_given: false,
             demand: Demand::default(),
             watermarks: Watermarks::default(),
             current: 0,

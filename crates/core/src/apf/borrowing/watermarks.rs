@@ -1,5 +1,7 @@
 //! How much a level recently wanted.
 
+use std::time::Duration;
+
 use crate::time::Time;
 
 /// The greatest demand of the present half second and of the one before.
@@ -10,11 +12,15 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watermarks {
     steps: [(u64, u64); Self::STEPS],
+    /// When something was last asked for.
+    asked: Option<Time>,
 }
 
 impl Watermarks {
     const STEPS: usize = 2;
     const STEP_NANOS: u64 = 500_000_000;
+    /// Longer than clients wait that were told to try again after a second.
+    const ASKS_AGAIN_WITHIN: Duration = Duration::from_secs(3);
 
     /// Notes that the greatest demand up to `now` was `latest`; returns that of the last half to whole second. O(1).
     pub(crate) fn greatest(&mut self, now: Time, latest: u64) -> u64 {
@@ -25,11 +31,20 @@ impl Watermarks {
         } else {
             (step, latest)
         };
+        if latest > 0 {
+            self.asked = Some(now);
+        }
         let recent = self
             .steps
             .iter()
             .filter(|(at, _)| at + (Self::STEPS as u64) > step);
         recent.map(|(_, seats)| *seats).max().unwrap_or(latest)
+    }
+
+    /// Whether whoever asked for something last may soon ask again.
+    pub(crate) fn was_asked(&self, now: Time) -> bool {
+        self.asked
+            .is_some_and(|asked| now.since(asked) < Self::ASKS_AGAIN_WITHIN)
     }
 }
 

@@ -84,7 +84,7 @@ impl<W: Copy> Control<W> {
         for (number, held) in (0..).zip(self.levels.values_mut()) {
             let notice = lending.as_ref().map(|lending| lending.notice(number));
             held.measure(now, settings.semantics, notice);
-            parties.push(held.input(settings.semantics));
+            parties.push(held.input(now, settings.semantics));
             if let Some(lending) = lending.as_mut().filter(|_| held.rests_since.is_none()) {
                 lending.awake.insert(number);
             }
@@ -140,7 +140,7 @@ impl<W: Copy> Control<W> {
                 continue;
             }
             held.measure(now, Semantics::Improved, Some(lending.notice(number)));
-            let input = held.input(Semantics::Improved);
+            let input = held.input(now, Semantics::Improved);
             held.target = input.target();
             lending.ledger.set(number, &input);
             if held.rests_since.is_none() {
@@ -183,17 +183,20 @@ impl<W: Copy> ControlledLevel<W> {
     /// Takes the demand since the last time into account. With a notice, the level may rest until its next event.
     fn measure(&mut self, now: Time, semantics: Semantics, notice: Option<ChangeNotice>) {
         let watermarks = &mut self.watermarks;
+        let is_given = self.is_given;
         let (sample, high_watermark, rests) = self.level.look(|set| {
             let sample = set.take_demand(now);
+            let greatest = watermarks.greatest(now, sample.max);
             let high_watermark = match semantics {
                 Semantics::Compatible => sample.max,
-                Semantics::Improved => watermarks.greatest(now, sample.max),
+                Semantics::Improved => greatest,
             };
             let summary = set.summary();
             let is_settled = high_watermark == u64::from(summary.seats_in_use)
                 && summary.waiting == 0
                 && summary.waiting_seats == 0
-                && summary.lingering == 0;
+                && summary.lingering == 0
+                && !(is_given && watermarks.was_asked(now));
             let notice = notice.filter(|_| is_settled);
             ((sample, high_watermark, notice.is_some()), notice)
         });
@@ -221,10 +224,14 @@ impl<W: Copy> ControlledLevel<W> {
     }
 
     /// What rebalancing knows of the level.
-    fn input(&self, semantics: Semantics) -> RebalanceInput {
+    fn input(&self, now: Time, semantics: Semantics) -> RebalanceInput {
+        let mut limits = self.limits;
+        if self.is_given && self.watermarks.was_asked(now) {
+            limits.min = limits.nominal;
+        }
         RebalanceInput {
             exempt: self.spec.kind == LevelKind::Exempt,
-            limits: self.limits,
+            limits,
             high_watermark: self.demand.high_watermark,
             smoothed: match semantics {
                 Semantics::Compatible => self.demand.smoothed,

@@ -4,7 +4,8 @@
 //!
 //! - The nominal limits sum to the part exactly, and are not rounded up as those of a gateway that has all seats. They are what the
 //!   coordinator of the fleet gave each level here, since its demand here may be another than in the whole fleet; by shares if it does
-//!   not know the same levels. A level that would have none has one here, if there are enough.
+//!   not know the same levels. A level that would have none has one here, if there are enough; that is
+//!   lent while nobody asks for it.
 //! - A level's limit rises only from seats that are free: neither within another level's limit, nor still in use beyond it. If
 //!   more is in use than the part, limits that are not used up fall.
 //! - When the lease has ended, each level falls back to its part of the floor with its next event, before that is acted on.
@@ -77,12 +78,12 @@ impl SharedSeats {
         }
     }
 
-    /// The limits of `levels`, in their order.
+    /// The limits of `levels`, in their order, and whether their only seat is one that another level gave up.
     fn limits<'a>(
         &self,
         now: Time,
         levels: impl Iterator<Item = &'a LevelSpec> + Clone,
-    ) -> Vec<LevelLimits> {
+    ) -> Vec<(LevelLimits, bool)> {
         let seats = self.at(now);
         let granted = self.levels.iter();
         let granted: BTreeMap<&str, Seats> = granted.map(|(name, at)| (&**name, *at)).collect();
@@ -96,31 +97,39 @@ impl SharedSeats {
             let limits = LevelLimits::within(levels.clone(), seats);
             limits.iter().map(|limits| limits.nominal).collect()
         });
-        give_each_one(&mut nominal, levels.clone());
-        let limits = levels.zip(nominal);
+        let given = give_each_one(&mut nominal, levels.clone());
+        let limits = levels.zip(nominal).zip(given);
         limits
-            .map(|(spec, nominal)| LevelLimits::with_nominal(spec, nominal, seats))
+            .map(|((spec, nominal), is_given)| {
+                let mut limits = LevelLimits::with_nominal(spec, nominal, seats);
+                if is_given {
+                    // Lent while nobody asks for it, whatever the level lends of its own.
+                    limits.min = 0;
+                }
+                (limits, is_given)
+            })
             .collect()
     }
 }
 
 /// Gives each level that has shares, and no seat here, one of the level with most seats, as long as that keeps one itself. Else a level with fewer
 /// seats than the fleet has gateways would refuse clients of some gateways all the time: the ones that wait a second before they try again, as they
-/// are told, have been forgotten when the seat comes. O(levels · log levels).
-fn give_each_one<'a>(nominal: &mut [Seats], levels: impl Iterator<Item = &'a LevelSpec>) {
+/// are told, have been forgotten when the seat comes. Returns which levels got one. O(levels · log levels).
+fn give_each_one<'a>(
+    nominal: &mut [Seats],
+    levels: impl Iterator<Item = &'a LevelSpec>,
+) -> Vec<bool> {
     let lacks = |(level, at): (&LevelSpec, &Seats)| {
         *at == 0 && level.shares > 0 && level.kind != LevelKind::Exempt
     };
-    let lacking: Vec<bool> = levels.zip(&*nominal).map(lacks).collect();
-    if !lacking.contains(&true) {
-        return;
-    }
+    let mut given: Vec<bool> = levels.zip(&*nominal).map(lacks).collect();
     let rich = (0..).zip(&*nominal).filter(|(_, at)| **at > 1);
     let mut rich: BinaryHeap<(Seats, Reverse<usize>)> =
         rich.map(|(index, at)| (*at, Reverse(index))).collect();
-    for index in (0..lacking.len()).filter(|index| lacking[*index]) {
+    for (index, is_given) in given.iter_mut().enumerate().filter(|(_, lacks)| **lacks) {
         let Some((seats, giver)) = rich.pop() else {
-            return;
+            *is_given = false;
+            continue;
         };
         nominal[giver.0] -= 1;
         nominal[index] += 1;
@@ -128,6 +137,7 @@ fn give_each_one<'a>(nominal: &mut [Seats], levels: impl Iterator<Item = &'a Lev
             rich.push((seats - 1, giver));
         }
     }
+    given
 }
 
 impl<W: Copy> Dispatcher<W> {
@@ -179,7 +189,7 @@ impl<W: Copy> Control<W> {
         let after = LevelLimits::within(specs(), shared.floor);
         let list = Arc::new(ChangeList::new(0, now));
         for ((held, limits), after) in self.levels.values_mut().zip(limits).zip(after) {
-            held.limits = limits;
+            (held.limits, held.is_given) = limits;
             if !held.is_exempt() {
                 held.level.set_lease(LevelLease {
                     lease: Arc::clone(&shared.lease),

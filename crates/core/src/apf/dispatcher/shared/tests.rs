@@ -423,13 +423,61 @@ fn a_level_without_a_seat_of_the_grant_has_one_here_if_there_are_enough() {
             .levels()
             .iter()
             .zip(&limits)
-            .map(|(spec, limits)| (&*spec.name, limits.nominal))
+            .map(|(spec, (limits, _))| (&*spec.name, limits.nominal))
             .collect();
         let found = levels.map(|(name, _)| nominal[name]);
         assert_eq!(found, expected, "{levels:?}");
         assert_eq!(nominal["exempt"], 0);
-        assert_eq!(limits.iter().map(|at| at.nominal).sum::<Seats>(), seats);
+        let sum: Seats = limits.iter().map(|(limits, _)| limits.nominal).sum();
+        assert_eq!(sum, seats);
     }
+}
+
+#[test]
+fn a_seat_that_another_level_gave_up_is_lent_until_somebody_asks_and_is_not_forgotten_soon() {
+    let mut world = World::new(0, 0, 1_000_000);
+    world.share_levels(
+        10,
+        &[
+            ("a", 0),
+            ("b", 10),
+            ("c", 0),
+            ("catch-all", 0),
+            ("exempt", 0),
+        ],
+        0,
+    );
+    let limit_of = |world: &World, name: &str| {
+        let uses = world.dispatcher.level_uses();
+        let level = uses.iter().find(|level| &*level.level == name);
+        level.map_or(0, |level| level.limit)
+    };
+    assert_eq!(limit_of(&world, "a"), 1);
+    // All seats are lent to the level that waits.
+    for _ in 0..40 {
+        world.arrive("b");
+    }
+    let pass = |world: &mut World, tenths: u64| {
+        for _ in 0..tenths {
+            world.now += 100;
+            world.rebalance();
+            // Its requests take a tenth of a second.
+            for _ in 0..10 {
+                world.finish_first();
+                world.arrive("b");
+            }
+        }
+    };
+    pass(&mut world, 5);
+    assert_eq!((limit_of(&world, "a"), limit_of(&world, "b")), (0, 10));
+    // Somebody asks once, and has it for three seconds, also while nothing of his is there.
+    world.arrive("a");
+    pass(&mut world, 2);
+    assert_eq!((limit_of(&world, "a"), limit_of(&world, "b")), (1, 9));
+    pass(&mut world, 25);
+    assert_eq!((limit_of(&world, "a"), limit_of(&world, "b")), (1, 9));
+    pass(&mut world, 15);
+    assert_eq!((limit_of(&world, "a"), limit_of(&world, "b")), (0, 10));
 }
 
 #[test]
