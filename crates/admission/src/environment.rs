@@ -145,6 +145,7 @@ pub(crate) fn typed(values: TypedValues) -> CelEnvironment {
         .variable("namespaceObject", CelType::object("kubernetes.Namespace"))
         .variable("request", CelType::object("kubernetes.AdmissionRequest"))
         .variable(VARIABLES, CelType::object(VARIABLES_TYPE))
+        // Declared for all expressions, although those of messages are evaluated without it.
         .variable("authorizer", authorizer_type());
     if let Some(params) = values.params {
         builder = builder.variable("params", params);

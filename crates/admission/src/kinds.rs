@@ -165,6 +165,7 @@ fn default_binding(binding: &mut Value) {
 }
 
 fn default_match_resources(resources: &mut Value) {
+    // Whoever leaves out the whole struct gets no defaults in it.
     if !resources.is_object() {
         return;
     }
@@ -212,6 +213,7 @@ fn text(value: &Value) -> &str {
 /// A label selector as Go prints it.
 fn go_text(selector: &Value) -> String {
     let mut shown = "&LabelSelector{MatchLabels:map[string]string{".to_owned();
+    // Sorted by key, as maps of serde_json are, and as Go prints them.
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
         let _ = write!(shown, "{key}: {},", text(value));
     }

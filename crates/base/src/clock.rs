@@ -95,6 +95,7 @@ impl Clock {
             ClockSource::Machine => {
                 let now = Time::ZERO.plus(Instant::now().saturating_duration_since(EPOCH.0));
                 if TURN.get() != Turn::None {
+                    // Later calls of `turn` shall not give an earlier time than this one did.
                     TURN.set(Turn::Read(now));
                 }
                 return now;
@@ -130,6 +131,7 @@ impl Clock {
     /// `at` as an instant of the runtime, to set a timer. Never earlier than the process's first reading of the
     /// clock (of a manual clock: its creation), and at most 30 years after that.
     pub fn instant(&self, at: Time) -> tokio::time::Instant {
+        // Adding more to an instant may overflow, which panics; tokio's own "never" is as far away.
         const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
         let (from, zero) = match &self.0 {
             ClockSource::Machine | ClockSource::Runtime => (EPOCH.0, Time::ZERO),

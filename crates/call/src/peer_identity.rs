@@ -150,6 +150,7 @@ impl OwnIdentity {
     pub fn of(&mut self, shared: &Arc<Identity>) -> Arc<Identity> {
         match self {
             Self::Copied { of, own } if Arc::ptr_eq(of, shared) => return Arc::clone(own),
+            // By address: caches share one allocation for each user, and comparing contents would cost as much as the copy.
             Self::Shared(first) if Arc::ptr_eq(first, shared) => {
                 let own = Arc::new(shared.copied());
                 *self = Self::Copied {
@@ -170,10 +171,12 @@ impl LastToken {
     /// `digest` must be the same function each time. Costs one comparison if the token is the last one; copies it if
     /// not, unless it is longer than 4 KiB.
     pub fn digest(&mut self, token: &[u8], digest: impl FnOnce(&[u8]) -> [u8; 32]) -> [u8; 32] {
+        // An empty `self.token` stands for none, so the digest of an empty token cannot be the kept one.
         if !token.is_empty() && equal_in_constant_time(&self.token, token) {
             return self.digest;
         }
         let digest = digest(token);
+        // Also if the new token is too long to be kept: the new digest does not belong to the old token.
         self.token.clear();
         if token.len() <= LONGEST_KEPT {
             self.token.extend_from_slice(token);
@@ -217,6 +220,7 @@ impl<T, E> CachedVerification<T, E> {
         self.0
             .get_or_insert_with(|| match verify() {
                 Ok((value, until)) => CachedResult {
+                    // A clock that was set back since then makes the result invalid, too.
                     from: unix_seconds,
                     until,
                     result: Ok(value),

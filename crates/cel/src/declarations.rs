@@ -89,6 +89,7 @@ where
     F: for<'a> Fn(&[CelValue<'a>], &mut CelWork<'_>) -> CelResult<'a> + Send + Sync,
 {
     fn call<'a>(&self, args: &[CelValue<'a>]) -> CelResult<'a> {
+        // A caller without a bound gets one all the same.
         (self.0)(args, &mut CelWork::new(DEFAULT_WORK_LIMIT, None))
     }
 

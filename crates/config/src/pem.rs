@@ -98,6 +98,7 @@ impl fmt::Debug for CertificateAndKey {
 pub(super) fn authorities(path: &Path, pem: &[u8]) -> Result<Authorities, InvalidValue> {
     let certificates = certificates(pem)?;
     for (index, certificate) in certificates.iter().enumerate() {
+        // Not every well-formed certificate can be a trust anchor.
         if let Err(error) = RootCertStore::empty().add(certificate.clone()) {
             return Err(InvalidValue::new(
                 format!("certificate {} is not a CA certificate: {error}", index + 1),
@@ -123,6 +124,7 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, I
         ));
     }
     for (index, der) in ders.iter().enumerate() {
+        // The reader of PEM only decodes base64; what is in a block is still unknown.
         if let Err(error) = x509_parser::parse_x509_certificate(der) {
             return Err(InvalidValue::new(
                 format!(
@@ -138,6 +140,7 @@ pub(super) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, I
 
 /// The first private key in `pem`.
 pub(super) fn private_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, InvalidValue> {
+    // First, because to the reader of PEM an encrypted key is either malformed or no key at all.
     if is_encrypted(pem) {
         return Err(InvalidValue::new(
             "the private key is encrypted",

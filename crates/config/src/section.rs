@@ -297,6 +297,7 @@ impl ConfigSection<'_> {
     }
 
     fn take(&mut self, key: &'static str) -> Option<Value> {
+        // Absent keys, too: the message about an unknown key suggests them.
         self.known_keys.push(key);
         self.entries.remove(key).filter(|value| !value.is_null())
     }
@@ -375,6 +376,7 @@ fn is_similar(known: &str, key: &str) -> bool {
         .take_while(|(x, y)| x == y)
         .count();
     let longer = a.len().max(b.len());
+    // All letters but one are in the common beginning or the common end.
     longer.abs_diff(a.len().min(b.len())) <= 1 && same_start + same_end + 1 >= longer
 }
 

@@ -89,6 +89,7 @@ impl SideProgress {
     fn seats(&self) -> String {
         let GatewayLoad { seats, in_use, .. } = self.load;
         let width = seats.min(BAR);
+        // Rounded up: a single seat in use is visible, whatever the scale.
         let full = (in_use * width).div_ceil(seats.max(1));
         let mark = |at| if at < full { '#' } else { '.' };
         let bar: String = (0..width).map(mark).collect();
@@ -112,6 +113,7 @@ impl SideProgress {
 
     /// The highest of the mice's latencies at this percentile.
     fn slowest_mouse(&self, of: impl Fn(&FlowProgress) -> Option<Duration>) -> Option<Duration> {
+        // The first flow is the elephant.
         self.flows.iter().skip(1).filter_map(of).max()
     }
 }

@@ -103,6 +103,7 @@ pub(crate) fn watches(
             (_, Some(hosted)) => observed(hosted, health)
                 .map(move |event| (kind, event))
                 .boxed(),
+            // Budgets are kept whole because their status is written back; of the others most fields are skipped while parsing.
             (WatchedKind::Budgets, None) => follow::<Whole>(streams, clock, kind, health),
             _ => follow::<Outline>(streams, clock, kind, health),
         });
@@ -205,6 +206,7 @@ impl FollowedObjects {
                 if let Some(incoming) = self.incoming.get_mut(&kind) {
                     incoming.insert(key(&object));
                 }
+                // At once, since an object of a new list is never older than the known one; only removals wait for the end of the list.
                 return self.apply(kind, object);
             }
             Event::InitDone => {

@@ -152,6 +152,7 @@ impl ControllerRef {
     fn of(metadata: ObjectField<'_, '_>) -> Result<Option<Self>, MalformedObject> {
         for owner in metadata.get("ownerReferences")?.list()? {
             let owner = ObjectField::root(owner);
+            // The first one counts, as in `metav1.GetControllerOf`.
             if owner.get("controller")?.flag()? == Some(true) {
                 return Ok(Some(Self {
                     api_version: owner.get("apiVersion")?.text()?.into(),

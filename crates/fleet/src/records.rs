@@ -264,6 +264,7 @@ impl SeatLedger {
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FormatError> {
     let malformed = |source| FormatError::Malformed { source };
+    // Read twice: as a whole, a record of another version would be called malformed, which says nothing about upgrading.
     let Versioned { version } = serde_json::from_slice(bytes).map_err(malformed)?;
     if version != FORMAT_VERSION {
         return Err(FormatError::Version { found: version });

@@ -116,9 +116,11 @@ pub(crate) fn spread_tenants(entries: &[LedgerEntry], reports: &[&Report]) -> Ve
     spread.sort_by_key(|tenant| Reverse(tenant.flows));
     let mut numbers = 0;
     spread.retain(|tenant| {
+        // Counted also for tenants that are left out, so that no smaller tenant is kept in place of a larger one.
         numbers += tenant.at.len();
         numbers <= MOST_NUMBERS
     });
+    // An order that does not change with the numbers of flows, by which `differ_much` compares two ledgers.
     spread.sort_by(|a, b| (&a.level, a.tenant).cmp(&(&b.level, b.tenant)));
     spread
 }

@@ -100,6 +100,7 @@ pub(super) fn endangered(spec: &Value) -> Vec<String> {
         let expression = condition["expression"].as_str().unwrap_or_default();
         expression.trim() != "true"
     };
+    // With `Ignore`, an error in an expression refuses nothing.
     if spec["failurePolicy"] == "Ignore"
         || items(&spec["matchConditions"]).any(limits)
         || !selects_unlabelled(&constraints["objectSelector"])

@@ -88,11 +88,13 @@ impl TestUpstream {
         A: Future<Output = TestReply> + Send + 'static,
     {
         let runtime = tokio::runtime::Builder::new_multi_thread()
+            // Handlers read documents as deep as a server takes them.
             .thread_stack_size(fairgate_base::stack::STACK_BYTES)
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
+        // Bound before the runtime runs, so that a test can connect at once.
         let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -143,6 +145,7 @@ impl TestUpstream {
 impl Drop for TestUpstream {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
+            // Dropping a runtime waits for it, which panics in an asynchronous test.
             runtime.shutdown_background();
         }
     }

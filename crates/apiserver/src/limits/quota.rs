@@ -73,7 +73,9 @@ impl HostedQuota {
         let total = self.total.as_ref();
         let of_all = total.map(|quota| limit(quota, "/".to_owned()));
         WriteBounds {
+            // The store names the first limit that would be exceeded: that of the kind tells a client more than that of everything.
             limits: of_kind.into_iter().chain(of_all).collect(),
+            // Clients do not get the space that is reserved for deletions and for the gateway's own statuses.
             is_essential: false,
         }
     }
@@ -100,6 +102,7 @@ impl HostedQuota {
                 compare(quota, namespace, used);
             }
         }
+        // Usages of all other prefixes are parts of this one.
         let all = usages.iter().find(|(prefix, _)| prefix.as_ref() == "/");
         if let (Some(quota), Some((_, used))) = (&self.total, all) {
             compare(quota, "", *used);

@@ -65,6 +65,7 @@ impl MetricsRequest {
 /// Changes the client's request so that the response can be merged.
 pub(crate) fn narrow<B>(request: &mut http::Request<B>) {
     let headers = request.headers_mut();
+    // Nothing can be merged into a 304 or into a part of the text.
     for name in [IF_MODIFIED_SINCE, IF_NONE_MATCH, RANGE] {
         headers.remove(name);
     }
@@ -104,6 +105,7 @@ impl Merger {
             return Ok(Response::from_parts(head, body));
         }
         let memory = &self.hosted.metrics_memory;
+        // Before the body is read, so that no more than a few texts are in memory at once, however many clients ask.
         let _merging = self.in_time(memory.merge()).await?;
         let text = match self.in_time(read(body, MAX_BYTES)).await?? {
             ReadBody::Whole(text) => text,
@@ -121,6 +123,7 @@ impl Merger {
                 return Ok(Response::from_parts(head, body));
             }
         };
+        // The upstream has done its part; what follows is the gateway's own work.
         self.context.reached(RequestProgress::Done);
         let merged = self
             .merged_metrics(text.clone(), request.accepts_gzip)
@@ -169,6 +172,7 @@ impl Merger {
 /// The head of the response with the merged text, which may be compressed.
 fn merged_head(mut head: Parts, bytes: &Bytes, is_gzip: bool) -> Parts {
     let headers = &mut head.headers;
+    // These describe the upstream's text.
     for name in [ACCEPT_RANGES, CONTENT_ENCODING, ETAG, LAST_MODIFIED] {
         headers.remove(name);
     }

@@ -196,6 +196,7 @@ fn overview(section: OpenApiV3Key<'_>) -> PathItem {
         ),
     };
     PathItem {
+        // With the slash that kube-apiserver's documents have at the end of these paths.
         template: format!("/{}/", section.key()),
         parameters: Vec::new(),
         operations: vec![Operation {
@@ -439,6 +440,7 @@ impl Resource<'_> {
         doc: String,
         answer: String,
     ) -> Operation {
+        // Identifiers of operations over all namespaces lack the word "Namespaced"; generated clients are named after them.
         let everywhere = behind.ends_with("ForAllNamespaces");
         let scope = if self.kind.namespaced && !everywhere {
             "Namespaced"

@@ -192,6 +192,7 @@ fn is_uuid(text: &str) -> bool {
     let mut rest = text;
     for (at, length) in [8, 4, 4, 4, 12].into_iter().enumerate() {
         if at > 0 {
+            // Dashes are optional in the original's pattern, each by itself.
             rest = rest.strip_prefix('-').unwrap_or(rest);
         }
         let Some(digits) = rest.get(..length) else {

@@ -135,6 +135,7 @@ struct Variables {
 fn two_variables(e: &MacroExpansion<'_>, args: &[ExprId]) -> Result<Variables, MacroError> {
     let first = variable(e, args[0], "argument must be a simple name")?;
     let second = variable(e, args[1], "argument must be a simple name")?;
+    // In the order of cel-go's checks: of several mistakes, the first is the one that is reported.
     if first == second {
         return Err(e.error(args[1], format!("duplicate variable name: {first}")));
     }
@@ -206,6 +207,7 @@ fn until(e: &mut MacroExpansion<'_>, predicate: ExprId, decisive: bool) -> Loop 
     if decisive {
         undecided = e.call("!_", &[undecided]);
     }
+    // An error is not strictly false: the loop goes on after it, and a later element may still decide.
     let condition = e.call("@not_strictly_false", &[undecided]);
     let accumulator = e.accumulator();
     let operator = if decisive { "_||_" } else { "_&&_" };
@@ -220,6 +222,7 @@ fn until(e: &mut MacroExpansion<'_>, predicate: ExprId, decisive: bool) -> Loop 
 }
 
 fn exists_one(e: &mut MacroExpansion<'_>, predicate: ExprId) -> Loop {
+    // All elements are visited, and an error in one is the result: only `all` and `exists` may be decided in spite of errors.
     let init = e.literal(CelValue::Int(0));
     let condition = e.literal(CelValue::Bool(true));
     let (accumulator, one) = (e.accumulator(), e.literal(CelValue::Int(1)));

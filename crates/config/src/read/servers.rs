@@ -193,6 +193,7 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
                 "write the same scheme for all",
             );
         }
+        // The first server's URL is also that of the upstream, which is compared with the gateway's addresses for all modes.
         if index > 0 && config.listen.address.to_string() == server.url.authority() {
             reader.error(
                 &field(index, "url"),

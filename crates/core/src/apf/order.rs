@@ -91,6 +91,7 @@ impl HeadOrder {
         if !node.present {
             return;
         }
+        // The recursion here and in `set` is as deep as the tree, which keys cannot influence: priorities depend on slots alone.
         let root = self.cut(self.root.unwrap_or(NIL), slot, (node.finish, node.position));
         self.root = (root != NIL).then_some(root);
         self.nodes[slot as usize].present = false;
@@ -108,6 +109,7 @@ impl HeadOrder {
 
     /// Notes that the queue of `slot` is now at `position`; the order of queues must not change.
     pub(crate) fn renumber(&mut self, slot: u32, position: u32) {
+        // Changing a key in place is sound only because the order of all keys stays the same.
         self.nodes[slot as usize].position = position;
     }
 
@@ -116,6 +118,7 @@ impl HeadOrder {
     pub(crate) fn first(&self, from: u32) -> Option<u32> {
         let root = self.root?;
         let first = self.find(root, (SeatSeconds::ZERO, 0))?;
+        // A second search for the same finish from `from` on; if it finds none, the cycle begins again at the first position.
         let finish = self.nodes[first as usize].finish;
         match self.find(root, (finish, from)) {
             Some(later) if self.nodes[later as usize].finish == finish => Some(later),

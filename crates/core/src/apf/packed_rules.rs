@@ -102,6 +102,7 @@ impl Packer {
     }
 
     fn subject(&mut self, subject: &Subject) {
+        // Without `..`, so that a new field of the API does not compile before it is packed.
         let Subject {
             kind,
             group,
@@ -109,6 +110,7 @@ impl Packer {
             user,
         } = subject;
         match (kind.as_str(), user, group, service_account) {
+            // The kind alone decides whom a subject matches, whatever else is set.
             ("User", Some(user), _, _) => {
                 self.0.push(USER);
                 self.text(&user.name);

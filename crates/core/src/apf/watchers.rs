@@ -39,6 +39,7 @@ impl Watchers {
         if info.verb != Verb::Watch || is_of_one_node(info) {
             return None;
         }
+        // The version is not part of the key: a write wakes watchers of every version of the resource.
         let key = key([info.group(), info.resource(), info.namespace(), info.name()]);
         if let Some(count) = self.counts.get_mut(&key[..]) {
             *count = count.saturating_add(1);
@@ -70,6 +71,7 @@ impl Watchers {
     ///
     /// Cost: up to three hashes; no allocation for names of usual length.
     pub fn interested(&self, info: &RequestInfo) -> u32 {
+        // Also `proxy`, as in kube-apiserver's watch tracker, though what is proxied may well write.
         let only_reads = matches!(
             info.verb,
             Verb::Get | Verb::List | Verb::Watch | Verb::Proxy

@@ -73,6 +73,7 @@ impl ListOptions {
             limit.is_some() && number(parameters.timeout_seconds.as_deref()).is_some();
         let fields = FieldTerms::parse(parameters.field_selector.as_deref().unwrap_or_default());
         let labels = parameters.label_selector.as_deref().unwrap_or_default();
+        // The server decodes all options or none: a malformed limit also hides the names in a sound selector.
         let fields = fields.filter(|_| numbers_decode && selector::is_label_selector(labels));
 
         let required = |field: &str| {
@@ -81,6 +82,7 @@ impl ListOptions {
                 .and_then(|f| f.required(field.as_bytes()))
                 .filter(|v| !v.is_empty())
         };
+        // Only a name that could have been written into the path becomes that of the request, as in kube-apiserver's RequestInfo.
         let name = required("metadata.name").filter(|name| could_be_name(name));
         let string = |value: &ParameterValue<'_>| value.as_deref().map(text);
         let kept = |value: &ParameterValue<'_>| string(value).filter(|_| keep_selectors);
@@ -107,6 +109,7 @@ impl ListOptions {
 fn number(value: Option<&[u8]>) -> Option<i64> {
     match value {
         None => Some(0),
+        // Rust accepts exactly what Go's `ParseInt` does in base 10, a leading `+` among it.
         Some(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
     }
 }

@@ -41,6 +41,7 @@ impl<'a> Parameters<'a> {
     pub(super) fn parse(query: &'a [u8]) -> Result<Self, InfoError> {
         let mut parameters = Self::default();
         for (index, pair) in query.split(|&b| b == b'&').enumerate() {
+            // Empty pairs count, too: Go counts separators before it reads any pair.
             if index == MAX_PARAMETERS {
                 return Err(InfoError::TooManyParameters);
             }
@@ -61,6 +62,7 @@ impl<'a> Parameters<'a> {
         let Some(slot @ None) = self.slot(&key) else {
             return;
         };
+        // A malformed value leaves the slot empty for a later pair of this key, because Go drops such a pair.
         *slot = decode_form(value);
     }
 

@@ -19,6 +19,7 @@ pub fn documents(text: &[u8]) -> Result<Vec<Value>, YamlError> {
     if let Some(value) = json(text) {
         return Ok(vec![value]);
     }
+    // Before the library sees the text: its scanner runs ahead of every bound that a visitor could set.
     check_depth(text)?;
     let budget = ExpansionBudget::of(text);
     let mut documents = Vec::new();
@@ -42,10 +43,12 @@ fn json(text: &str) -> Option<Value> {
     if !text.trim_start().starts_with(['{', '[']) {
         return None;
     }
+    // JSON has no aliases, so a value is never larger than its text.
     let budget = ExpansionBudget::unlimited();
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = (StrictVisitor { budget: &budget })
         .deserialize(&mut deserializer)
+        // An error is no JSON: the text may be a flow mapping of YAML, and if not, the reader of YAML names the line.
         .ok()?;
     deserializer.end().ok()?;
     Some(value)

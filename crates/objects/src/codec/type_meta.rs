@@ -60,6 +60,7 @@ pub fn check_patched_type(value: &Value, [group, version, kind]: [&str; 3]) -> R
     let same = |known: &RegisteredType<'_>| {
         known.group == gvk.group && known.version == gvk.version && known.kind == gvk.kind
     };
+    // Of another version of the same kind, the server says the same as of a kind that it does not know.
     let is_other = gvk.kind != kind || gvk.group != group;
     if is_other && built_in_types().iter().any(same) {
         return Err(unknown_conversion(gvk.version, gvk.kind, group, kind));
@@ -180,6 +181,7 @@ impl<'a> Gvk<'a> {
         if self.kind.is_empty() {
             self.kind = default.kind;
         }
+        // As `gvkWithDefaults` in apimachinery: a version is never put beside a group that is not its own.
         if self.version.is_empty() && (self.group.is_empty() || self.group == default.group) {
             self.group = default.group;
             self.version = default.version;

@@ -16,6 +16,7 @@ use fairgate_gotext::Quoted;
 /// From a value to one below it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PathElement {
+    // `Ord` is derived: the order of the variants is that in which kube-apiserver sorts steps.
     /// A field of a struct or a key of a map.
     Name(String),
     /// The item of a list of type map with these values in its key fields, sorted by name.
@@ -162,6 +163,7 @@ fn compare_numbers(a: &Number, b: &Number) -> Ordering {
     reason = "the float is whole and far inside of the range"
 )]
 fn exact(number: &Number) -> Exact {
+    // As a float, a large integer would equal its neighbours, and the order would not be transitive.
     if let Some(whole) = number.as_i128() {
         return Exact::Whole(whole);
     }

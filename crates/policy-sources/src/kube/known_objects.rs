@@ -99,6 +99,7 @@ impl KnownObjects {
     pub(super) fn take(&mut self, event: Event<RawObject>) -> bool {
         match event {
             Event::Init => {
+                // What a list left here that was interrupted.
                 self.incoming.clear();
                 false
             }
@@ -119,6 +120,7 @@ impl KnownObjects {
                 let known = KnownObject::parse(self.plural, object);
                 let before = self.objects.get(&name);
                 let same = before.is_some_and(|before| before.has_same_policy(&known));
+                // Also if the policy stays the same: origin and digest are those of the new version of the object.
                 self.objects.insert(name, known);
                 !same
             }

@@ -39,6 +39,7 @@ impl FrontProxySettings {
         unix_seconds: i64,
     ) -> Verification<(), FrontProxyError> {
         let until = self.authorities.verify(chain, unix_seconds)?;
+        // Part of what is cached: a client cannot change its certificate within a connection.
         if let (false, Some(leaf)) = (self.allowed_names.is_empty(), chain.first()) {
             let common_name = CertificateSubject::parse(leaf)?.common_name;
             if !self.allowed_names.contains(&common_name) {
@@ -58,6 +59,7 @@ impl FrontProxySettings {
         let mut groups = Vec::new();
         for name in &self.headers.group {
             for value in headers.get_all(name) {
+                // Empty groups are left out, as kube-apiserver leaves them out.
                 groups.extend(Some(text(name, value)?).filter(|group| !group.is_empty()));
             }
         }
@@ -71,6 +73,7 @@ impl FrontProxySettings {
 
     fn extra(&self, headers: &HeaderMap) -> Result<BTreeMap<String, Vec<String>>, FrontProxyError> {
         let mut extra = BTreeMap::<String, Vec<String>>::new();
+        // In the order of the prefixes: values of one key come in that order, not in that of the headers.
         for prefix in &self.headers.extra_prefix {
             for (name, value) in headers {
                 let Some(suffix) = name.as_str().strip_prefix(&**prefix) else {

@@ -65,6 +65,7 @@ impl TokenTable {
         key: &TokenKey,
     ) -> Result<(Self, Vec<TokenFileWarning>), Vec<TokenFileError>> {
         let text = without_carriage_returns(text);
+        // The reader takes misplaced quotes as data, where Kubernetes refuses the file.
         check_quotes(&text).map_err(|error| vec![error])?;
         let mut file = Self {
             key: key.clone(),
@@ -74,6 +75,7 @@ impl TokenTable {
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(false)
             .flexible(true)
+            // Not the reader's own rule, for which a lone `\r` ends a line, too: in Go it is data.
             .terminator(csv::Terminator::Any(b'\n'))
             .from_reader(&*text);
         for record in reader.byte_records() {
@@ -148,6 +150,7 @@ impl Row {
             extra: std::collections::BTreeMap::new(),
         };
         let token = BearerToken::new(token);
+        // Without a token the line has no effect, which is a warning, so its user does not matter.
         if token.is_some() && user.name.is_empty() {
             return Err(TokenFileError::EmptyUser { line });
         }

@@ -143,6 +143,7 @@ impl WatchHealth {
 
     /// Why the objects are not up to date; `None` if they are, or were a moment ago.
     pub fn problem(&self) -> Option<String> {
+        // Before the lock, which `age` takes, too.
         let age = self.age();
         if age < RENEWAL_GRACE {
             return None;
@@ -190,6 +191,7 @@ impl WatchObserver for WatchHealth {
         self.hear();
         let mut state = lock(&self.state);
         (state.open, state.was_open) = (state.open + 1, true);
+        // `recovered` takes the lock itself.
         drop(state);
         self.recovered();
         let last_received = self.clock.now();
@@ -223,6 +225,7 @@ impl Drop for OpenWatch {
     fn drop(&mut self) {
         let mut state = lock(&self.health.state);
         state.open -= 1;
+        // Not now: the end of a watch may be noticed long after the connection was lost.
         state.last = state.last.max(self.last_received);
     }
 }

@@ -158,6 +158,7 @@ impl TreeBuilder {
     }
 
     fn folded(&mut self, character: char) -> Option<u32> {
+        // Folding allocates a class; most characters have only one case.
         if !may_have_case(character) {
             return None;
         }
@@ -276,6 +277,7 @@ impl TreeBuilder {
         list.ends = match list.ends {
             None => Some((first, last)),
             Some((start, end)) => {
+                // The links are in the nodes, so a node can be in one list only: parts of an inner list move to the outer one.
                 self.nodes[end.0 as usize].next = Some(first);
                 Some((start, last))
             }

@@ -195,6 +195,8 @@ impl ObjectSet {
             }
             return Some(Arc::clone(located));
         };
+        // The spec of a mandatory object cannot be another one here: validation has refused it, except for the shares of `exempt`, which are the
+        // author's to choose.
         let as_given = bootstrap::is_mandatory(name)
             || self.bootstrap == Bootstrap::Mandatory
             || upkeep.owner() == SpecOwner::Author
@@ -216,6 +218,7 @@ impl ObjectSet {
     fn suggested<T: PolicyObject>(&self, object: &T) -> Option<Arc<Located<T>>> {
         let name = object.name();
         let is_added =
+            // `seen` has unusable objects, too: a mistake in an object does not bring the built-in one back in its place.
             !bootstrap::is_mandatory(name) && !self.seen.contains_key(&(T::KIND, name.into()));
         is_added.then(|| Arc::new(Located::built_in(object)))
     }
@@ -253,6 +256,7 @@ impl ObjectSet {
             });
             return false;
         }
+        // Objects without a name have an error of their own, and are not duplicates of each other.
         if !parsed.name.is_empty() {
             self.seen.insert(key, Arc::clone(&parsed.origin));
         }

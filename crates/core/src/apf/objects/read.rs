@@ -179,6 +179,7 @@ fn read(
     let given_kind = text(&value, "kind").to_owned();
     let given_version = text(&value, "apiVersion").to_owned();
     let (kind, version) = match (given_kind.as_str(), typed) {
+        // API servers leave kind and version out of the items of their typed lists.
         ("", Some(typed)) if given_version.is_empty() => typed,
         (kind, _) => match recognise(kind, &given_version) {
             Ok(known) => known,
@@ -327,6 +328,7 @@ fn object(
     checker.check(&mut spec, spec_shape, "spec");
     checker.check(&mut status, &STATUS, "status");
     let findings = checker.findings;
+    // Warnings do not count: an object with a field that is not known here takes effect without that field.
     let usable = !findings.iter().any(Finding::is_error);
     for finding in findings {
         set.push_finding(finding);
@@ -388,6 +390,7 @@ fn old_level(
         spec: part::<Option<_>>("spec", spec)?.unwrap_or_default(),
         status: part("status", status)?,
     };
+    // Before the conversion: the v1 object can no longer tell 0 shares that are meant from those that stand for the default.
     old.set_defaults();
     Ok(old.into())
 }
@@ -443,6 +446,7 @@ impl Checker<'_> {
             (List(element), Value::Array(list)) => {
                 for (i, value) in list.iter_mut().enumerate() {
                     let path = format!("{path}[{i}]");
+                    // A field may be null for absent, but an element of a list cannot be absent.
                     if value.is_null() {
                         self.wrong(&path, value, expected(element));
                     }

@@ -20,6 +20,7 @@ pub(in super::super) fn is_label_selector(selector: &[u8]) -> bool {
 
 /// Whether an operator takes this value.
 fn is_operand(operator: LabelOperator, value: &[u8]) -> bool {
+    // No label value begins with `-`, so that the numbers of `>` and `<` are never negative.
     names::is_label_value(value)
         && match operator {
             LabelOperator::GreaterThan | LabelOperator::LessThan => is_number(value),
@@ -136,6 +137,7 @@ impl<'a> LabelSelectorParser<'a> {
             self.tokens.take();
         }
         let key = self.tokens.word(ExpectedToken::Key)?;
+        // Checked before the operator is read, as the server does: of two mistakes, clients see its error about this one.
         if !names::is_label_key(key) {
             return Err(LabelSyntaxError::InvalidKey(key));
         }
@@ -158,6 +160,7 @@ impl<'a> LabelSelectorParser<'a> {
     /// Moves to the beginning of the next requirement, if there is one.
     fn find_requirement(&mut self) -> Result<bool, LabelSyntaxError<'a>> {
         let expected = if std::mem::take(&mut self.is_first) {
+            // The empty selector selects everything; after a comma, however, a requirement must follow.
             if self.tokens.next.kind == TokenKind::End {
                 return Ok(false);
             }
@@ -288,6 +291,7 @@ impl<'a> Tokens<'a> {
         loop {
             match self.next.kind {
                 TokenKind::Word => on_value(self.take().text),
+                // The token stays: it is also what ends this empty value, below.
                 TokenKind::Comma | TokenKind::Close => on_value(b""),
                 _ => return Err(self.next.unexpected(expected)),
             }

@@ -140,6 +140,7 @@ impl Harm {
             return Self::default();
         };
         let original = run(world, Semantics::Compatible);
+        // The second report is a placeholder: `with_fluid` replaces what the client got by it.
         let clients = compare(world, &[original.clone(), original], tenant_weight, 1);
         let fluid = run_fluid(world, tenant_weight);
         Self::of(&clients[place].with_fluid(&fluid[place]))
@@ -183,6 +184,7 @@ pub fn climb(options: &SearchOptions, number: u64) -> Find {
     for _ in 1..options.climb {
         let other = allowed(attack.changed(&mut random));
         let found = harm(&other);
+        // Equal harm is taken, too, so that the climb leaves a plateau, where most changes make no difference.
         if found.worst() >= searched.worst() {
             (attack, searched) = (other, found);
         }

@@ -115,6 +115,7 @@ fn check_lendable(percent: Option<i32>, field: &str, errors: &mut Errors) {
 fn check_response(response: &LimitResponse, errors: &mut Errors) {
     let field = "spec.limited.limitResponse.queuing";
     match (response.type_.as_str(), &response.queuing) {
+        // The server's text: it says "Limited" where it means "Queue".
         ("Reject", Some(_)) => errors.forbidden(
             field,
             "must be nil if limited.limitResponse.type is not Limited",
@@ -162,6 +163,7 @@ fn check_queuing(queuing: &QueuingConfiguration, path: &str, errors: &mut Errors
         let text = format!("should not be greater than queues ({queues})");
         errors.invalid(&field, &hand, &text, "lower handSize or raise queues");
     } else {
+        // Both are positive here, and `hand` is at most `queues`; the formula means nothing otherwise.
         let bits = shard::entropy_bits(queues.unsigned_abs(), hand.unsigned_abs());
         if bits > shard::MAX_ENTROPY_BITS {
             let text = format!(
@@ -188,6 +190,7 @@ pub(super) fn check_fixed_level(
     let exempt = name == bootstrap::EXEMPT;
     let mut compared = spec.clone();
     if exempt {
+        // The one part of a mandatory level that administrators may change.
         compared.exempt.clone_from(&fixed.exempt);
     }
     if &compared != fixed {

@@ -32,6 +32,7 @@ pub const VERBS: [&str; 9] = [
     "watch",
 ];
 
+// The limits of kube-apiserver.
 const MAX_PRECEDENCE: i32 = 10_000;
 const MAX_QUEUES: i32 = 10_000_000;
 
@@ -142,6 +143,7 @@ pub fn priority_level(object: &PriorityLevelConfiguration) -> Vec<FieldError> {
 
 /// Whether two specs mean the same: an absent list is an empty one, an absent flag is false.
 pub(super) fn same_schema_spec(a: Option<&FlowSchemaSpec>, b: Option<&FlowSchemaSpec>) -> bool {
+    // The server compares with `equality.Semantic`, for which a nil slice equals an empty one.
     fn plain(spec: Option<&FlowSchemaSpec>) -> FlowSchemaSpec {
         let mut spec = spec.cloned().unwrap_or_default();
         for rule in spec.rules.get_or_insert_default() {

@@ -29,6 +29,7 @@ pub(super) fn check_schema_spec(name: &str, spec: &FlowSchemaSpec, errors: &mut 
         && !["ByNamespace", "ByUser"].contains(&method.type_.as_str())
     {
         errors.unsupported(
+            // The server prints the whole method as the value, though the path is that of its type.
             "spec.distinguisherMethod.type",
             method,
             &["ByNamespace", "ByUser"],
@@ -195,6 +196,7 @@ fn check_resource_rule(rule: &ResourcePolicyRule, path: &str, errors: &mut Error
     );
     let namespaces = rule.namespaces.as_deref().unwrap_or_default();
     let field = format!("{path}.namespaces");
+    // Such a rule is for cluster-scoped objects only, so it needs no namespace.
     if namespaces.is_empty() && rule.cluster_scope == Some(true) {
         return;
     }
