@@ -210,6 +210,7 @@ impl SchemaState {
                     kinds.declared.insert(kind, schema);
                 }
                 Ok(None) => {}
+                // The others are still asked for, so that all are read at once and not one after the other.
                 Err(why) => lack = Some(why),
             }
         }
@@ -318,6 +319,7 @@ fn names_built_ins_alone(policy: &Value) -> bool {
         groups
             .iter()
             .chain(&versions)
+            // The original checks no types for rules with a wildcard in groups or versions.
             .any(|name| name.contains('*'))
             || resources.iter().filter(is_checked).all(|resource| {
                 groups.iter().all(|group| {

@@ -124,6 +124,7 @@ fn prepared_object(
         return None;
     };
     let version = &kind.versions[0];
+    // An older version with the same fields is read by the same table.
     object["apiVersion"] = kind.api_version(version.name).into();
     let mut problems = Vec::new();
     if are_files {
@@ -139,6 +140,7 @@ fn prepared_object(
         }
     }
     (version.default)(&mut object);
+    // A server has checked the names of its own objects.
     let checks_name = kind.rules.name.filter(|_| are_files);
     let name = metadata::name(&object);
     if let Some(check) = checks_name {

@@ -243,6 +243,7 @@ impl Evaluation {
         if !facts.subresource.is_empty() || served().is_some() || self.is_defined().await {
             return false;
         }
+        // Discovery may be out of date: only after another reading is a resource known to be absent.
         let read = self.evaluator.cluster.resources_read();
         let read = tokio::time::timeout(RESOURCES_LIMIT, read).await;
         matches!(read, Ok(Ok(()))) && served().is_none()
@@ -274,6 +275,7 @@ impl Evaluation {
             return is_kept.then(|| StatusError::forbidden(message, details(facts)));
         }
         let is_create = facts.operation == AdmissionOperation::Create;
+        // As in the plugin: the answer to a review must not tell whether a namespace exists.
         if !is_create || facts.namespace.is_empty() || facts.resource.ends_with("accessreviews") {
             return None;
         }

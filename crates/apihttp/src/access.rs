@@ -22,6 +22,7 @@ pub async fn authorize<S>(
 ) -> Result<(), ApiResponse<S>> {
     let user = request.user();
     match authorizer.decide(user, attributes).await {
+        // Only an explicit allow counts; that nobody could decide is an error, never an allow.
         Ok(decision) if decision.allowed => Ok(()),
         Ok(decision) => {
             let error = authorize::forbidden(attributes, user, &decision.reason);

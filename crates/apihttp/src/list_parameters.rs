@@ -74,6 +74,7 @@ impl ListParameters {
             continue_token: query.text("continue").to_owned(),
             initial_events: query.flag("sendInitialEvents"),
         };
+        // Before the options are validated, as in kube-apiserver (`SetListOptionsDefaults`).
         options.set_defaults();
         let errors = options.errors();
         if !errors.is_empty() {
@@ -170,6 +171,7 @@ impl ListParameters {
     /// 400, when the field selector requires another name.
     pub fn only(&mut self, name: &str) -> Result<(), StatusError> {
         if self.fields.is_everything() {
+            // The name comes from a path and may hold anything, also what separates the terms of a selector.
             let escaped: String = name
                 .chars()
                 .flat_map(|c| {

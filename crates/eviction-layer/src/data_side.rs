@@ -125,6 +125,7 @@ impl DataSide {
         let attributes = Attributes::of(&call.digest.info);
         let allowed = access::authorize(&self.evictor.authorizer, &request, &attributes).await;
         allowed.map_err(|response| EvictionEnd::answered(response, "forbidden"))?;
+        // After authorization, as in kube-apiserver, whose router is behind it.
         if request.method != Method::POST {
             let error = StatusError::method_not_allowed();
             let mut end = EvictionEnd::failed(&error, "method-not-allowed", Output::JSON);
@@ -214,6 +215,7 @@ impl DataSide {
                 reply
             });
         }
+        // A procedure that has changed nothing yet changes nothing from now on.
         waiting.link.leave();
         if context.progress.get() == RequestProgress::NotSent {
             // Nothing was changed, and nothing will be.
@@ -266,6 +268,7 @@ impl DataSide {
         }
         let (read, is_whole) = read(call.request.body_mut()).await?;
         request.body = is_whole.then(|| joined(&read));
+        // The upstream gets the body as the client sent it, whatever was read of it here.
         call.request.body_mut().put_back(read);
         let Ok(options) = PostOptions::read(&request) else {
             return Ok(None);

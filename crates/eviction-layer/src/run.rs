@@ -203,6 +203,7 @@ impl Run<'_> {
     }
 
     async fn pause(&mut self, pause: Duration) -> Next {
+        // Others use the budget meanwhile.
         self.turn = None;
         // Evictions that have met at a budget should not all come back at the same moment.
         let tenth = u64::try_from(pause.as_millis() / 10)
@@ -292,6 +293,7 @@ impl Run<'_> {
         let permits = std::sync::Arc::clone(&self.evictor.without_client);
         match permits.try_acquire_owned() {
             Ok(permit) => {
+                // Their number is limited: clients could otherwise start evictions, disconnect, and start more.
                 self.without_client = Some(permit);
                 self.eviction.abandon();
                 Next::Continue

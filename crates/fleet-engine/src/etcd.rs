@@ -105,6 +105,7 @@ impl FleetEngine for EtcdEngine {
         let Some(lease) = lease else {
             return self.read_lease().await;
         };
+        // Revision 0: the key must not exist.
         if method == Method::POST {
             return self.write_lease(0, lease).await;
         }
@@ -127,6 +128,7 @@ impl FleetEngine for EtcdEngine {
         if created?.is_some() {
             return Ok(proposal);
         }
+        // Another gateway was faster: all of a fleet must hash alike, so its key counts.
         let stored = self.stored_hash_key().await?;
         stored.ok_or_else(|| EngineError::new("the hash key was deleted"))
     }

@@ -342,6 +342,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
 
     async fn report(&mut self) {
         if let Err(error) = self.try_report().await {
+            // After an error it is not known what is stored, so the key is read before the next report.
             self.own_key.revision = None;
             self.failed(&error);
         }

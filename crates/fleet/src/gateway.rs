@@ -271,6 +271,7 @@ impl FleetGateway {
     pub fn report(&mut self, now: Time, load: Load) -> (Report, Receipt) {
         self.notice_lapse(now);
         let limit = self.may_use(now);
+        // Mutants break one rule each, so that tests show that each rule is needed.
         let held = if self.settings.rules.has(Mutant::HeldIsTheLimit) {
             limit
         } else {
@@ -324,6 +325,7 @@ impl FleetGateway {
             receipt.sent
         };
         let end = from.plus(self.settings.lease);
+        // A report from before the lapse, or one whose lease is over already, revives nothing.
         if receipt.sequence < self.needed || end <= now {
             return;
         }

@@ -161,6 +161,7 @@ impl ResponseBodyDecoder {
             State::Ended => {}
             State::UntilClose => self.state = State::Ended,
             State::Length(_) | State::Chunked(_) => {
+                // A short body must not look complete to the client.
                 self.state = State::Failed(Http1Error::BodyEndedEarly);
                 return Err(Http1Error::BodyEndedEarly);
             }
@@ -224,6 +225,7 @@ impl Chunked {
     fn step(&mut self, byte: u8) -> Result<Step, Http1Error> {
         self.place = match (self.place, byte) {
             (Place::Size, _) if byte.is_ascii_hexdigit() => self.digit(byte)?,
+            // Before spaces and extensions: a chunk without a size must not be taken for the last one.
             (Place::Size, _) if self.digits == 0 => return Err(Http1Error::BadChunkSize),
             (Place::Size | Place::SpaceAfterSize | Place::Extension, b'\r') => Place::SizeLf,
             (Place::Size | Place::SpaceAfterSize, b' ' | b'\t') => {
@@ -231,6 +233,7 @@ impl Chunked {
                 Place::SpaceAfterSize
             }
             (Place::Size | Place::SpaceAfterSize, b';') => Place::Extension,
+            // Some readers end the line at a bare line feed; what follows could then be read in two ways.
             (Place::Extension, b'\n') => return Err(Http1Error::BadChunkSize),
             (Place::Extension, _) => {
                 self.extend()?;

@@ -97,6 +97,7 @@ impl RequestError {
     ///
     /// A connection that cannot be opened is not tried again: the upstream is down for all requests, and the
     /// client that waits for the result gets the error immediately.
+    // Reviews change nothing, so repeating one whose connection was lost is safe.
     pub fn retry_delay(&self) -> Option<Duration> {
         match self {
             Self::Status {

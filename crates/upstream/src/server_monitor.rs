@@ -133,6 +133,7 @@ impl ServerMonitor {
 
     async fn watch(mut self) {
         let mut period = tokio::time::interval(PERIOD);
+        // Outcomes are compared by period: periods that were missed must not follow each other at once.
         period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             period.tick().await;
@@ -162,6 +163,7 @@ impl ServerMonitor {
             let is_alone = !self.servers.is_any_open();
             let mut health = lock(&watched.server.health);
             let changed = health.probed(now, result);
+            // Nobody else could serve what a slow start holds back.
             if changed && is_alone && result == ServerProbe::Ready {
                 health.skip_slow_start();
             }

@@ -157,6 +157,7 @@ impl RequestEvaluator {
             let mut pass = None;
             if !on_worker {
                 let quick = job.pass(started.plus(ON_CORE));
+                // It stays so: later passes repeat at least what was too slow for the core.
                 on_worker = matches!(quick, EvaluationPass::Interrupted);
                 pass = Some(quick).filter(|_| !on_worker);
             }
@@ -267,6 +268,7 @@ impl RequestEvaluator {
         };
         let objects = if bytes > LARGE {
             let user = Arc::clone(&job.facts.user);
+            // No bytes: these are counted above, until the job ends.
             let converted = self.workers.run(&user.name, 0, convert).await;
             converted.map_err(no_worker)?
         } else {

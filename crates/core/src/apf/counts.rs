@@ -225,6 +225,7 @@ impl Shelf {
         }
         self.updates += 1;
         let entry = self.entries.entry(key[..].into()).or_default();
+        // Cores do not read the clock at the same moment, so an update may come with an earlier time.
         entry.updated = now.max(entry.updated);
         entry.update = self.updates;
         entry
@@ -299,6 +300,7 @@ impl ScopeCount {
         if let Some(items) = items {
             self.learn_size(now, items, observed.decoded_bytes);
         }
+        // A filtered response shows how large objects are, but not how many there are.
         if observed.had_selector {
             return;
         }

@@ -81,6 +81,7 @@ impl Gate {
             policy: RefCell::new(policy.expect("flow control sends each core its policy first")),
             waiters: RefCell::new(WaiterTable::new(core)),
             starts: DelayedStarts::default(),
+            // A state of zero would stay zero.
             random: Cell::new(seed | 1),
             boxes: RefCell::default(),
         })
@@ -141,6 +142,7 @@ impl Gate {
     /// Uses `policy` from now on.
     pub(super) fn set_policy(&self, policy: Arc<CorePolicy>) {
         let old = self.policy.replace(policy);
+        // Freeing a large policy takes long, and is left to the control runtime.
         self.flow_control.retire(old);
         self.starts.forget_unused();
         if !self.enforces() {
@@ -198,6 +200,7 @@ impl Gate {
                 remote.push((waiter, ticket));
             }
         }
+        // One post for each core wakes it once, however many of its requests start.
         remote.sort_by_key(|(waiter, _)| waiter.core);
         while let Some(core) = remote.last().map(|(waiter, _)| waiter.core) {
             let from = remote.partition_point(|(waiter, _)| waiter.core < core);

@@ -295,6 +295,7 @@ async fn read_http1(
 
 fn http1_failure((error, nothing_sent): (ExchangeError, bool), used: bool) -> SendFailure {
     SendFailure {
+        // On a new connection, the same error is about this request.
         is_stale: used && matches!(error, ExchangeError::Closed | ExchangeError::Io(_)),
         error: SendError::Http1(error),
         nothing_sent,
@@ -318,6 +319,7 @@ async fn send_http2(
             })
         }
         Err(mut error) => Err(SendFailure {
+            // hyper gives a request back only if it has not begun to send it.
             nothing_sent: error.take_message().is_some(),
             error: SendError::Http2(error.into_error()),
             is_stale: false,

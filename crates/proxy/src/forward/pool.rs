@@ -227,6 +227,7 @@ impl LanePool {
             return StreamSearch::Opening;
         };
         if best.is_nearly_full() && self.settings.connection_limit.has_room(self.lane, false) {
+            // In advance: requests of a burst should find it open.
             let _ = self.opening();
             if best.is_full() {
                 return StreamSearch::Opening;
@@ -401,6 +402,7 @@ impl LanePool {
             keep
         });
         let mut current = self.current.borrow_mut();
+        // Otherwise `current` would keep a connection alive that is no longer in the list.
         current.take_if(|current| {
             !shared
                 .iter()

@@ -103,6 +103,7 @@ async fn carry(client: OnUpgrade, upstream: OnUpgrade, idle: Duration, clock: &C
                 _ = tokio::io::copy_bidirectional(&mut client, &mut upstream) => {}
                 () = silence(&last, idle, clock) => tracing::debug!("a tunnel was closed because it was idle for too long"),
             }
+            // Only the upstream's end shows that the command there is over.
             upstream.ended
         }
         Err(error) => {

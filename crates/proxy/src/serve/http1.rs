@@ -170,6 +170,7 @@ impl Http1Reader {
             ready!(poll_read_limited(socket, cx, buf, limit))?;
             self.body_bytes += (buf.filled().len() - before) as u64;
             let taken = belongs(&buf.filled()[before..]);
+            // hyper must not see bytes that the scanner has refused.
             let taken = taken.inspect_err(|_| buf.set_filled(before))?;
             self.held.push(&buf.filled()[before + taken..]);
             buf.set_filled(before + taken);
@@ -281,6 +282,7 @@ impl Http1Reader {
             return Poll::Ready(Ok(()));
         }
         if let Some((end, facts)) = self.scanner.scan(new) {
+            // hyper gets nothing of this head before it has a parser with room for all its lines.
             if facts.lines > 1 + USUAL_LINES {
                 self.held.push(new);
                 buf.set_filled(before);

@@ -68,6 +68,7 @@ pub(super) fn decision(body: &[u8]) -> Result<AccessDecision, AccessReviewError>
     let denied = status["denied"].as_bool().unwrap_or_default();
     let reason = status["reason"].as_str().unwrap_or_default();
     Ok(AccessDecision {
+        // The API forbids both at once; of a webhook that sends both, the deny is the safe one.
         allowed: allowed && !denied,
         reason: reason
             .chars()

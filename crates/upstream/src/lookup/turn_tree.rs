@@ -91,6 +91,7 @@ impl<T> Branch<T> {
             self.work.push_back(what);
             return;
         };
+        // Of the whole path: the same name below another branch is another payer.
         let hash = served.hashes.hash_one(&path[..=depth]);
         if self.turns.len_of(name) == 0 && !served.contains(hash) {
             self.newcomers.push(Arc::clone(name));
@@ -143,6 +144,7 @@ impl<T> Branch<T> {
             victim.extend(below.who_has_most_beside(rest)?);
             return Some(victim);
         }
+        // With one more they would only change places, and could go on to do so for ever.
         if self.turns.len_of(name) < self.turns.len_of(own) + 2 {
             return None;
         }
@@ -183,6 +185,7 @@ impl ServedNames {
 
     fn insert(&mut self, path: u64) {
         if self.young.insert(path) && self.young.len() >= REMEMBERED {
+            // Forgetting in generations needs no time or order for each name.
             self.old = std::mem::take(&mut self.young);
         }
     }

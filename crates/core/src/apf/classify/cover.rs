@@ -101,6 +101,7 @@ impl Search<'_> {
     fn user(&self, subject: u32) -> UserClasses {
         let classifier = self.classifier;
         let (scope, name) = classifier.numbering.names.get(subject);
+        // A user may be a service account, which subjects of that kind match, too.
         let account = match std::str::from_utf8(name) {
             Ok(name) if scope == NameScope::USER => account_namespace(name),
             _ => None,
@@ -175,6 +176,7 @@ impl Search<'_> {
         {
             self.scans += 1;
             if self.scans > MAX_SCANS {
+                // A warning must be certain, so a search that is given up says nothing.
                 return Err(Reached);
             }
             if let Some(taker) = self.taker(user, None, request(verb)) {
