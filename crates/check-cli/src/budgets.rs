@@ -171,15 +171,12 @@ impl BudgetObjects {
 
     fn review(mut self, from: &str) -> Vec<Finding> {
         if self.budgets.is_empty() && self.findings.is_empty() {
-            self.findings.push(Finding {
-                severity: Severity::Warning,
-                origin: from.to_owned(),
-                kind: String::new(),
-                name: String::new(),
-                field: String::new(),
-                message: format!("no {KIND} was found"),
-                remedy: "give files with budgets, as kubectl prints them".to_owned(),
-            });
+            self.findings.push(Finding::without_object(
+                Severity::Warning,
+                from,
+                format!("no {KIND} was found"),
+                "give files with budgets, as kubectl prints them",
+            ));
         }
         // Where pods are known, workloads would count them again.
         let pods = &self.pods;

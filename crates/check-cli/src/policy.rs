@@ -400,15 +400,7 @@ fn nothing(from: &Path) -> Finding {
             "name a file of objects, or a directory with files *.yaml, *.yml or *.json",
         )
     };
-    Finding {
-        severity: Severity::Error,
-        origin,
-        kind: String::new(),
-        name: String::new(),
-        field: String::new(),
-        message: "holds no object".to_owned(),
-        remedy: remedy.to_owned(),
-    }
+    Finding::without_object(Severity::Error, origin, "holds no object", remedy)
 }
 
 /// The settings of the policy. Without a configured hash key, a gateway draws a random one. Here an all-zero key

@@ -117,15 +117,10 @@ impl Config {
             let own = own?;
             let wrong = CertificateValidity::of(&own.chain, usage).problem(now)?;
             let path: &PathBuf = &own.files[0].path;
-            Some(Finding {
-                severity: Severity::Warning,
-                origin: path.display().to_string(),
-                kind: String::new(),
-                name: String::new(),
-                field: field.to_owned(),
-                message: format!("the certificate {}", wrong.problem),
-                remedy: wrong.remedy,
-            })
+            let origin = path.display().to_string();
+            let message = format!("the certificate {}", wrong.problem);
+            let finding = Finding::without_object(Severity::Warning, origin, message, wrong.remedy);
+            Some(finding.in_field(field))
         };
         all.into_iter().filter_map(finding).collect()
     }

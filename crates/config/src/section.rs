@@ -94,15 +94,8 @@ impl ConfigReader {
             Some(line) => format!("{}, line {line}", self.file),
             None => self.file.clone(),
         };
-        self.findings.push(Finding {
-            severity,
-            origin,
-            kind: String::new(),
-            name: String::new(),
-            field: field.to_owned(),
-            message: problem,
-            remedy,
-        });
+        let finding = Finding::without_object(severity, origin, problem, remedy);
+        self.findings.push(finding.in_field(field));
     }
 
     /// Whether the value of `field` is malformed, so that the default took its place.

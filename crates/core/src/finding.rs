@@ -42,6 +42,32 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// A finding about what comes from `origin` as a whole, such as a file: about no object, and, unless [`in_field`](Self::in_field) says
+    /// one, about no field.
+    pub fn without_object(
+        severity: Severity,
+        origin: impl Into<String>,
+        message: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            severity,
+            origin: origin.into(),
+            kind: String::new(),
+            name: String::new(),
+            field: String::new(),
+            message: message.into(),
+            remedy: remedy.into(),
+        }
+    }
+
+    /// The same finding about this field.
+    #[must_use]
+    pub fn in_field(mut self, field: impl Into<String>) -> Self {
+        self.field = field.into();
+        self
+    }
+
     /// Whether it makes the set of objects unusable.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
@@ -91,16 +117,23 @@ mod tests {
 
     #[test]
     fn a_finding_without_object_has_no_empty_parts() {
-        let bare = Finding {
-            kind: String::new(),
-            name: String::new(),
-            field: String::new(),
-            ..finding()
-        };
+        let Finding {
+            severity,
+            origin,
+            message,
+            remedy,
+            ..
+        } = finding();
+        let bare = Finding::without_object(severity, origin, message, remedy);
         assert_eq!(
             bare.to_string(),
             "error: flows.yaml, document 2: Required value: subjects must contain at least one \
              value; add a subject"
+        );
+        assert_eq!(
+            bare.in_field("spec.rules").to_string(),
+            "error: flows.yaml, document 2: spec.rules: Required value: subjects must contain at \
+             least one value; add a subject"
         );
     }
 

@@ -14,7 +14,10 @@ use crate::{
 };
 use fairgate_admission::AdmissionOperation;
 use fairgate_cel::library::authorizer::AuthorizationAnswer;
-use fairgate_core::{digest::User, finding::Finding};
+use fairgate_core::{
+    digest::User,
+    finding::{Finding, Severity},
+};
 
 /// A request with what is expected of it.
 pub(super) struct TestCase {
@@ -79,15 +82,13 @@ pub(super) fn read(
     let mut names: Vec<&str> = Vec::new();
     for case in &cases {
         if names.contains(&&*case.name) {
-            findings.push(Finding {
-                severity: fairgate_core::finding::Severity::Error,
-                origin: case.origin.clone(),
-                kind: String::new(),
-                name: String::new(),
-                field: "name".to_owned(),
-                message: format!("another case is called {:?}, too", case.name),
-                remedy: "give each case a name of its own".to_owned(),
-            });
+            let finding = Finding::without_object(
+                Severity::Error,
+                case.origin.clone(),
+                format!("another case is called {:?}, too", case.name),
+                "give each case a name of its own",
+            );
+            findings.push(finding.in_field("name"));
         }
         names.push(&case.name);
     }

@@ -155,15 +155,13 @@ pub(super) fn read_documents(
 
 fn located(file: &str, text: io::Result<Vec<u8>>) -> Result<Vec<FileObject>, Box<Finding>> {
     let unreadable = |message: String| {
-        Box::new(Finding {
-            severity: Severity::Error,
-            origin: file.to_owned(),
-            kind: String::new(),
-            name: String::new(),
-            field: String::new(),
+        let remedy = "correct it or leave it out";
+        Box::new(Finding::without_object(
+            Severity::Error,
+            file,
             message,
-            remedy: "correct it or leave it out".to_owned(),
-        })
+            remedy,
+        ))
     };
     let text = text.map_err(|error| unreadable(format!("cannot be read: {error}")))?;
     let documents =

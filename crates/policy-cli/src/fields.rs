@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::documents::FileObject;
-use fairgate_core::finding::Finding;
+use fairgate_core::finding::{Finding, Severity};
 
 /// A mapping of a document. Keys are read one by one; keys that nobody has read are reported in the end.
 pub(super) struct FileFields<'a, 'f> {
@@ -183,9 +183,5 @@ fn problem(
     remedy: impl Into<String>,
 ) -> Finding {
     // A file of cases is no object: it has neither kind nor name.
-    Finding {
-        kind: String::new(),
-        name: String::new(),
-        ..document.error(path, message, remedy)
-    }
+    Finding::without_object(Severity::Error, document.origin(path), message, remedy).in_field(path)
 }

@@ -41,15 +41,12 @@ pub fn review(paths: &[PathBuf], input: &mut dyn Read, fidelity: Fidelity) -> Ve
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        findings.push(Finding {
-            severity: Severity::Warning,
-            origin: paths.join(", "),
-            kind: String::new(),
-            name: String::new(),
-            field: String::new(),
-            message: "no ValidatingAdmissionPolicy was found".to_owned(),
-            remedy: "give files with policies and bindings, as kubectl prints them".to_owned(),
-        });
+        findings.push(Finding::without_object(
+            Severity::Warning,
+            paths.join(", "),
+            "no ValidatingAdmissionPolicy was found",
+            "give files with policies and bindings, as kubectl prints them",
+        ));
     }
     for policy in &bundle.policies {
         review_policy(policy, &bundle, &mut findings);

@@ -19,7 +19,10 @@ use crate::{
     text,
 };
 use fairgate_admission::AdmissionOperation;
-use fairgate_core::{digest::User, finding::Finding};
+use fairgate_core::{
+    digest::User,
+    finding::{Finding, Severity},
+};
 
 /// Say what admission policies do about objects, expression by expression, and compare it with what is expected.
 ///
@@ -352,13 +355,5 @@ fn user(args: &TestArgs) -> User {
 }
 
 fn missing(origin: &str, message: &str, remedy: &str) -> Finding {
-    Finding {
-        severity: fairgate_core::finding::Severity::Error,
-        origin: origin.to_owned(),
-        kind: String::new(),
-        name: String::new(),
-        field: String::new(),
-        message: message.to_owned(),
-        remedy: remedy.to_owned(),
-    }
+    Finding::without_object(Severity::Error, origin, message, remedy)
 }

@@ -378,15 +378,12 @@ fn with_origins(name: &str, values: Vec<Value>) -> impl Iterator<Item = PolicyDo
 }
 
 fn unreadable(origin: String, message: String) -> Finding {
-    Finding {
-        severity: Severity::Error,
+    Finding::without_object(
+        Severity::Error,
         origin,
-        kind: String::new(),
-        name: String::new(),
-        field: String::new(),
         message,
-        remedy: "correct it or leave it out".to_owned(),
-    }
+        "correct it or leave it out",
+    )
 }
 
 #[cfg(test)]

@@ -260,15 +260,12 @@ fn document(entry: &StoreEntry) -> StoredDocument {
             let document = ParsedDocument::parse(&origin, without_status(value));
             StoredDocument::Parsed(Arc::new(document))
         }
-        Err(error) => StoredDocument::Unreadable(Box::new(Finding {
+        Err(error) => StoredDocument::Unreadable(Box::new(Finding::without_object(
             // Without it requests could be in another level: all objects stay as they were, and that is shown.
-            severity: Severity::Error,
+            Severity::Error,
             origin,
-            kind: String::new(),
-            name: String::new(),
-            field: String::new(),
-            message: format!("cannot be read: {error}"),
-            remedy: "delete its key from the store, or restore the store from a backup".to_owned(),
-        })),
+            format!("cannot be read: {error}"),
+            "delete its key from the store, or restore the store from a backup",
+        ))),
     }
 }

@@ -52,16 +52,9 @@ impl ScenarioReader {
             Some(line) => format!("{}, line {line}", self.file),
             None => self.file.clone(),
         };
-        let finding = Finding {
-            severity: Severity::Error,
-            origin,
-            kind: String::new(),
-            name: String::new(),
-            field: path.to_owned(),
-            message: problem.into(),
-            remedy: remedy.into(),
-        };
-        self.findings.push((line.unwrap_or(0), finding));
+        let finding = Finding::without_object(Severity::Error, origin, problem, remedy);
+        self.findings
+            .push((line.unwrap_or(0), finding.in_field(path)));
     }
 
     /// All findings, in the order of their lines.

@@ -166,15 +166,8 @@ mod tests {
     use fairgate_core::finding::Severity;
 
     fn error(message: &str) -> Finding {
-        Finding {
-            severity: Severity::Error,
-            origin: "a.yaml".to_owned(),
-            kind: String::new(),
-            name: String::new(),
-            field: "spec.type".to_owned(),
-            message: message.to_owned(),
-            remedy: "correct it".to_owned(),
-        }
+        let finding = Finding::without_object(Severity::Error, "a.yaml", message, "correct it");
+        finding.in_field("spec.type")
     }
 
     #[test]

@@ -289,15 +289,7 @@ async fn policies_that_are_replaced_by_an_invalid_set_are_used_for_a_limited_tim
 
 /// An error of a source.
 fn unreadable() -> Finding {
-    Finding {
-        severity: Severity::Error,
-        origin: "a.yaml".to_owned(),
-        kind: String::new(),
-        name: String::new(),
-        field: String::new(),
-        message: "cannot be read".to_owned(),
-        remedy: String::new(),
-    }
+    Finding::without_object(Severity::Error, "a.yaml", "cannot be read", "")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -56,15 +56,7 @@ impl NotRead {
     }
 
     pub(super) fn into_finding(self) -> Finding {
-        Finding {
-            severity: Severity::Error,
-            origin: self.from,
-            kind: String::new(),
-            name: String::new(),
-            field: String::new(),
-            message: self.message,
-            remedy: self.remedy,
-        }
+        Finding::without_object(Severity::Error, self.from, self.message, self.remedy)
     }
 }
 
