@@ -20,6 +20,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 type Apply = Box<dyn FnMut(&[Vec<u8>]) -> Result<(), String> + Send>;
 
 /// Files that belong together.
+// Policy files are followed by another loop (`FileSource`): it settles within 50 ms, when a certificate may still be without its key, and
+// looks at the files' stamps first, which pays only for many files.
 pub(crate) struct FollowedFiles {
     /// Where the configuration names them, for the log.
     key: &'static str,

@@ -9,7 +9,7 @@ use tokio::time;
 use crate::{
     document_set::{PolicyDocuments, PolicySource, Revision},
     file_stamps::ChangeWatch,
-    files::{FileLengths, POLL_PERIOD, SETTLE_SHORTER, Snapshot},
+    files::{FileLengths, POLL_PERIOD, SETTLE, Snapshot},
 };
 use fairgate_base::{background, clock::Clock};
 use fairgate_core::{
@@ -17,12 +17,8 @@ use fairgate_core::{
     time::Time,
 };
 
-/// The pause before the second reading after a change.
-const SETTLE: Duration = Duration::from_millis(50);
-/// The number of readings after which files that keep changing are used as they are.
-const MAX_READINGS: usize = 20;
-
 /// Follows the admission policies in files.
+// Not a `FileSource`: it is not nudged, reads on threads of the lowest priority, and a disk that does not respond must be noticed.
 #[derive(Debug)]
 pub struct AdmissionFiles {
     /// Files, and directories whose files are read.
@@ -96,23 +92,12 @@ impl PolicySource for AdmissionFiles {
         loop {
             let read = self.read_changed().await;
             let news = read.filter(|read| self.seen.as_ref() != Some(read.revision()));
-            let Some(mut snapshot) = news else {
+            let Some(snapshot) = news else {
                 time::sleep(POLL_PERIOD).await;
                 continue;
             };
-            // Two readings in a row have to agree, so that a half-written set is never used.
-            for _ in 0..MAX_READINGS {
-                let is_shorter = snapshot.is_shorter_than(&self.lengths);
-                time::sleep(if is_shorter { SETTLE_SHORTER } else { SETTLE }).await;
-                let Some(again) = self.read().await else {
-                    break;
-                };
-                let agrees = again.revision() == snapshot.revision();
-                snapshot = again;
-                if agrees {
-                    break;
-                }
-            }
+            let read = || self.read();
+            let snapshot = snapshot.settled(&self.lengths, SETTLE, read).await;
             let (revision, lengths) = (snapshot.revision().clone(), snapshot.lengths());
             if let Ok(documents) = background::run(move || documents(snapshot)).await {
                 self.seen = Some(revision);

@@ -39,15 +39,17 @@ use fairgate_manifest::{FileText, manifest_files, read_files, yaml};
 pub(crate) const POLL_PERIOD: Duration = Duration::from_millis(500);
 
 /// The pause before the second reading after a change.
-const SETTLE: Duration = Duration::from_millis(50);
+pub(crate) const SETTLE: Duration = Duration::from_millis(50);
 
 /// The same if a file is shorter than it was: who writes a file anew empties it first, and may be stopped then.
-pub(crate) const SETTLE_SHORTER: Duration = Duration::from_secs(2);
+const SETTLE_SHORTER: Duration = Duration::from_secs(2);
 
-/// The number of readings after which a directory that keeps changing is used as it is.
+/// The number of readings after which files that keep changing are used as they are.
 const MAX_READINGS: usize = 20;
 
 /// Follows the policy objects in a directory.
+// Certificates are followed by another loop (`followed_files` of the gateway): it waits a whole second for files that belong together, passes
+// on none that it could not read, and never uses files that keep changing.
 #[derive(Debug)]
 pub struct FileSource {
     directory: PathBuf,
@@ -140,25 +142,6 @@ impl FileSource {
         }
     }
 
-    /// Reads the directory until two readings in a row agree.
-    async fn read_settled(&self, mut snapshot: Snapshot) -> Snapshot {
-        for _ in 0..MAX_READINGS {
-            let is_shorter = snapshot.is_shorter_than(&self.lengths);
-            time::sleep(if is_shorter {
-                SETTLE_SHORTER
-            } else {
-                self.settle
-            })
-            .await;
-            let again = self.read().await;
-            if again.revision == snapshot.revision {
-                break;
-            }
-            snapshot = again;
-        }
-        snapshot
-    }
-
     /// Turns a snapshot into documents, on the blocking pool.
     async fn yielded(&mut self, snapshot: Snapshot) -> DocumentSet {
         let (revision, lengths) = (snapshot.revision.clone(), snapshot.lengths());
@@ -182,7 +165,8 @@ impl PolicySource for FileSource {
             if let Some(snapshot) = self.read_changed().await
                 && self.is_news(&snapshot)
             {
-                let snapshot = self.read_settled(snapshot).await;
+                let read = || async { Some(self.read().await) };
+                let snapshot = snapshot.settled(&self.lengths, self.settle, read).await;
                 if self.is_news(&snapshot) {
                     return self.yielded(snapshot).await;
                 }
@@ -285,6 +269,30 @@ impl Snapshot {
         Self::from_files(files)
     }
 
+    /// Reads the files until two readings in a row agree, so that a half-written set is never used, with `pause` between two of
+    /// them. `lengths` are those of the files in use. A reading that is not possible (`None`) is the last one.
+    pub(super) async fn settled<F>(
+        mut self,
+        lengths: &FileLengths,
+        pause: Duration,
+        read: impl Fn() -> F,
+    ) -> Self
+    where
+        F: Future<Output = Option<Self>>,
+    {
+        for _ in 0..MAX_READINGS {
+            let is_shorter = self.is_shorter_than(lengths);
+            time::sleep(if is_shorter { SETTLE_SHORTER } else { pause }).await;
+            let Some(again) = read().await else { break };
+            let agrees = again.revision == self.revision;
+            self = again;
+            if agrees {
+                break;
+            }
+        }
+        self
+    }
+
     /// Those of the files that can be read.
     pub(super) fn lengths(&self) -> FileLengths {
         let readable = |(name, text): &FileText| Some((name.clone(), text.as_ref().ok()?.len()));
@@ -292,7 +300,7 @@ impl Snapshot {
     }
 
     /// Whether one of the files is shorter than it was.
-    pub(super) fn is_shorter_than(&self, before: &FileLengths) -> bool {
+    fn is_shorter_than(&self, before: &FileLengths) -> bool {
         self.files.iter().any(|(name, text)| {
             let length = text.as_ref().map_or(0, Vec::len);
             before.get(name).is_some_and(|before| length < *before)
