@@ -338,6 +338,7 @@ async fn freed(retired: Option<Arc<ForwardedPolicies>>) {
 }
 
 /// The findings of the last set, so that the same ones are logged once.
+// Not the `LoggedWarnings` of flow control: errors are logged once here, too, and the version of an object makes a finding another one.
 #[derive(Debug, Default)]
 struct LoggedFindings(BTreeSet<String>);
 

@@ -22,6 +22,8 @@ pub fn log_finding(finding: &Finding) {
 }
 
 /// The warnings of the last set, so that a change of one object does not repeat those of all others.
+// Not the `LoggedFindings` of admission policies: an error is logged for each set that it keeps from coming into force, and a finding
+// stays the same when its object gets another version.
 #[derive(Debug, Default)]
 pub(super) struct LoggedWarnings {
     warnings: BTreeSet<String>,
