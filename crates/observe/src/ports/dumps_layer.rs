@@ -4,17 +4,14 @@
 //! Requests for other paths pass without an allocation. The dump is made on the control runtime.
 
 use std::{
-    future::Future,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use http::{
     HeaderValue, Method, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderName},
 };
-use pin_project_lite::pin_project;
 use tokio::{runtime::Handle, sync::oneshot};
 use tower::{Layer, Service};
 
@@ -24,7 +21,9 @@ use crate::{
     telemetry::Telemetry,
 };
 use fairgate_base::tasks;
-use fairgate_call::{Call, MemoryOf, Refusal, Reply, ReplyBody, ResponseMemory, ResponseShare};
+use fairgate_call::{
+    Call, MemoryOf, PassingOrBoxed, Refusal, Reply, ReplyBody, ResponseMemory, ResponseShare,
+};
 use fairgate_core::digest::{User, readable};
 
 /// Serves the dumps, and passes all other requests on.
@@ -71,7 +70,7 @@ where
 {
     type Response = Reply;
     type Error = Refusal;
-    type Future = Dumping<S::Future>;
+    type Future = PassingOrBoxed<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
         self.inner.poll_ready(cx)
@@ -79,9 +78,7 @@ where
 
     fn call(&mut self, call: Call) -> Self::Future {
         if !call.digest.info.path().starts_with(PATH.as_bytes()) {
-            return Dumping::Passing {
-                future: self.inner.call(call),
-            };
+            return PassingOrBoxed::passing(self.inner.call(call));
         }
         self.layer.begin(&call)
     }
@@ -89,10 +86,10 @@ where
 
 impl DumpsLayer {
     /// Starts the dump that `call` requests.
-    fn begin<F>(&self, call: &Call) -> Dumping<F> {
+    fn begin<F>(&self, call: &Call) -> PassingOrBoxed<F> {
         let (info, user) = (&call.digest.info, &call.digest.user);
         if !matches!(*call.request.method(), Method::GET | Method::HEAD) {
-            return Dumping::answered(Err(Refusal::MethodNotAllowed));
+            return PassingOrBoxed::ready(Err(Refusal::MethodNotAllowed));
         }
         if !user.in_group(User::MASTERS) {
             let message = format!(
@@ -101,26 +98,28 @@ impl DumpsLayer {
                 info.verb,
                 readable(info.path())
             );
-            return Dumping::answered(Err(Refusal::Forbidden(message.into())));
+            return PassingOrBoxed::ready(Err(Refusal::Forbidden(message.into())));
         }
         let Some(dump) = Dump::of(info.path(), call.request.uri().query()) else {
             let unknown = "404 page not found\n".into();
             let method = call.request.method();
             let reply = reply(StatusCode::NOT_FOUND, (TEXT, unknown), method, None);
-            return Dumping::answered(Ok(reply));
+            return PassingOrBoxed::ready(Ok(reply));
         };
-        let (made, text) = oneshot::channel();
+        let (made, text) = oneshot::channel::<String>();
         let telemetry = Arc::clone(&self.telemetry);
         tasks::spawn(&self.control, async move {
             // The requester may have left.
             let _ = made.send(telemetry.dump(dump).await);
         });
-        Dumping::Making {
-            text,
-            content_type: dump.content_type(),
-            method: call.request.method().clone(),
-            share: Some(self.responses.share(user)),
-        }
+        let (content_type, method) = (dump.content_type(), call.request.method().clone());
+        let share = self.responses.share(user);
+        PassingOrBoxed::boxed(async move {
+            match text.await {
+                Ok(text) => Ok(charged((content_type, text), &method, Some(share))),
+                Err(_) => Err(Refusal::Internal("the dump was not made".into())),
+            }
+        })
     }
 }
 
@@ -171,57 +170,4 @@ fn charged(
         method,
         None,
     )
-}
-
-pin_project! {
-    /// The future of [`Dumps`].
-    #[project = DumpingProjection]
-    pub enum Dumping<F> {
-        Passing { #[pin] future: F },
-        Making {
-            text: oneshot::Receiver<String>,
-            content_type: &'static str,
-            method: Method,
-            share: Option<ResponseShare>,
-        },
-        Answered { answer: Option<Box<Result<Reply, Refusal>>> },
-    }
-}
-
-impl<F> Dumping<F> {
-    fn answered(answer: Result<Reply, Refusal>) -> Self {
-        Self::Answered {
-            answer: Some(Box::new(answer)),
-        }
-    }
-}
-
-impl<F> Future for Dumping<F>
-where
-    F: Future<Output = Result<Reply, Refusal>>,
-{
-    type Output = Result<Reply, Refusal>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project() {
-            DumpingProjection::Passing { future } => future.poll(cx),
-            DumpingProjection::Making {
-                text,
-                content_type,
-                method,
-                share,
-            } => {
-                let text = ready!(Pin::new(text).poll(cx));
-                let share = share.take();
-                Poll::Ready(match text {
-                    Ok(text) => Ok(charged((*content_type, text), method, share)),
-                    Err(_) => Err(Refusal::Internal("the dump was not made".into())),
-                })
-            }
-            DumpingProjection::Answered { answer } => {
-                let again = || Err(Refusal::Internal("polled after its end".into()));
-                Poll::Ready(answer.take().map_or_else(again, |answer| *answer))
-            }
-        }
-    }
 }
