@@ -8,10 +8,10 @@ use super::{
     ServeError, access_reviews,
     admission::{UpstreamAdmission, admission_recorder::LoggingRecorder, type_checks},
     followed_files::FollowedFiles,
-    hosted_api::{self, HostedApi, namespaces::UpstreamNamespaces},
+    hosted_api::{self, HostedApi},
     settings::UpstreamClients,
 };
-use fairgate_apiserver::{HostedAdmission, namespaces::Namespaces};
+use fairgate_apiserver::{HostedAdmission, UpstreamNamespaces, namespaces::Namespaces};
 use fairgate_base::clock::Clock;
 use fairgate_call::ResponseMemory;
 use fairgate_config::{Config, GatewayMode};
@@ -86,7 +86,7 @@ fn open_api(
     };
     let namespaces = config.has_upstream.then(|| {
         let client = clients.reviews.clone();
-        Arc::new(UpstreamNamespaces { client }) as Arc<dyn Namespaces>
+        Arc::new(UpstreamNamespaces::new(client)) as Arc<dyn Namespaces>
     });
     let admission = match evaluating {
         Some(evaluating) => HostedAdmission::OfGateway(evaluating.of_hosted_objects()),

@@ -40,6 +40,7 @@ pub mod reconcile;
 mod reviews;
 mod route;
 mod state;
+mod upstream_namespaces;
 
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};
 pub use admission::{GatewayAdmission, HostedAdmission};
@@ -49,6 +50,7 @@ pub use limits::quota;
 pub use objects::watch_stream::WatchStream;
 pub use ownership::ServedSubresource;
 pub use param_rights::ParamResources;
+pub use upstream_namespaces::UpstreamNamespaces;
 
 /// A response of the hosted API.
 pub type HostedResponse = fairgate_apihttp::response::ApiResponse<Box<WatchStream>>;

@@ -3,7 +3,7 @@
 use http::{StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 
-use fairgate_apiserver::namespaces::{NamespaceFuture, NamespaceState, Namespaces};
+use crate::namespaces::{NamespaceFuture, NamespaceState, Namespaces};
 use fairgate_gotext::names;
 use fairgate_upstream::client::ApiClient;
 
@@ -11,11 +11,17 @@ use fairgate_upstream::client::ApiClient;
 const MAX_NAMESPACE: usize = 3 << 20;
 
 /// The namespaces of the upstream, read in the gateway's own name.
-pub(crate) struct UpstreamNamespaces {
-    pub(crate) client: ApiClient,
+#[derive(Debug)]
+pub struct UpstreamNamespaces {
+    client: ApiClient,
 }
 
 impl UpstreamNamespaces {
+    /// Those that `client` may read.
+    pub fn new(client: ApiClient) -> Self {
+        Self { client }
+    }
+
     async fn read(&self, name: &str) -> Result<NamespaceState, String> {
         // Any other name is that of no namespace, and could change the path.
         if !names::label(name).is_empty() {

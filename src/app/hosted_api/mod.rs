@@ -3,7 +3,6 @@
 pub(super) mod followed_budgets;
 pub(super) mod followed_namespaces;
 pub(super) mod hosted_budgets;
-pub(super) mod namespaces;
 pub(super) mod stored_objects;
 pub(super) mod upstream_resources;
 
