@@ -7,6 +7,8 @@
 //! tasks. This crate is the gateway around it. See ARCHITECTURE.md for the map.
 //!
 #![doc = include_str!("design.md")]
+//!
+#![doc = include_str!("walks.md")]
 
 pub mod app;
 pub mod cli;
