@@ -140,26 +140,7 @@ fn prepared_object(
         }
     }
     (version.default)(&mut object);
-    // A server has checked the names of its own objects.
-    let checks_name = kind.rules.name.filter(|_| are_files);
-    let name = metadata::name(&object);
-    if let Some(check) = checks_name {
-        let wrong = check(name, false).into_iter();
-        problems.extend(wrong.map(|text| ("metadata.name".to_owned(), text)));
-    }
-    let errors = (kind.rules.validate)(&object, None);
-    problems.extend(errors.into_iter().map(|error| {
-        let whole = error.to_string();
-        let detail = whole.strip_prefix(&format!("{}: ", error.field));
-        let detail = detail.unwrap_or(&whole).to_owned();
-        (error.field, detail)
-    }));
-    if let Err(message) = own_fidelity(&object) {
-        problems.push((
-            format!("metadata.annotations[{}]", Fidelity::ANNOTATION),
-            message,
-        ));
-    }
+    problems.extend(problems_of(kind, &object, are_files));
     let severity = if are_files {
         Severity::Error
     } else {
@@ -173,6 +154,32 @@ fn prepared_object(
         kind,
         object,
     })
+}
+
+/// What is wrong with an object that has its defaults: fields, and what is wrong there.
+fn problems_of(kind: &Kind, object: &Value, are_files: bool) -> Vec<(String, String)> {
+    let mut problems = Vec::new();
+    // A server has checked the names of its own objects.
+    let checks_name = kind.rules.name.filter(|_| are_files);
+    let name = metadata::name(object);
+    if let Some(check) = checks_name {
+        let wrong = check(name, false).into_iter();
+        problems.extend(wrong.map(|text| ("metadata.name".to_owned(), text)));
+    }
+    let errors = (kind.rules.validate)(object, None);
+    problems.extend(errors.into_iter().map(|error| {
+        let whole = error.to_string();
+        let detail = whole.strip_prefix(&format!("{}: ", error.field));
+        let detail = detail.unwrap_or(&whole).to_owned();
+        (error.field, detail)
+    }));
+    if let Err(message) = own_fidelity(object) {
+        problems.push((
+            format!("metadata.annotations[{}]", Fidelity::ANNOTATION),
+            message,
+        ));
+    }
+    problems
 }
 
 /// The items of a document that is a list, or the document itself.
