@@ -155,6 +155,7 @@ impl Compiler<'_> {
     }
 
     fn select(&mut self, id: ExprId) -> Result<CodeId, CelError> {
+        // The checker resolved `a.b` as one qualified name: no field of `a` is read.
         if self.checked.references.contains_key(&id) {
             return self.name(id);
         }
@@ -307,6 +308,7 @@ impl Compiler<'_> {
                 overload: overload.and_then(|at| function.overloads[at].cost),
                 function: function.cost,
             },
+            // cel-go evaluates both arguments of a binary call before it looks for an error, those of others one by one.
             stops_early: args.len() > 2
                 || prepared.is_some()
                 || sole.is_none()
@@ -465,6 +467,7 @@ impl Compiler<'_> {
         let range = self.compile(fold.range)?;
         let condition = self.compile(fold.condition)?;
         let step = self.compile(fold.step)?;
+        // A step that copied the accumulator would make a macro over a list quadratic.
         self.grow_in_place(step, locals.accumulator);
         let condition = self.fold_condition(condition, locals.accumulator);
         let result = self.compile(fold.result)?;

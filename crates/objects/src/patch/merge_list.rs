@@ -75,6 +75,7 @@ impl ItemKey {
                 return Err(PatchError::Internal(why));
             }
             if let Some(name) = self.name(item)? {
+                // Of several items with one name, the first counts, as the original searches from the start.
                 places.entry(name).or_insert(place);
             }
         }
@@ -255,6 +256,7 @@ fn merge_objects(
             (merge.merge)(found, map)?;
         } else {
             if let Some(name) = name {
+                // A later item of the patch with this name is merged into this one.
                 places.insert(name, items.len());
             }
             items.push((*item).clone());

@@ -160,6 +160,7 @@ fn merge_map(
     }
     retain(target, patch)?;
     let done = merge_ordered(target, patch, scope)?;
+    // Sorted, where a Go map has any order: `$deleteFromPrimitiveList/...` comes before the field that adds to the same list.
     for (key, value) in patch {
         let list = listed(key, DELETE, "invalid patch format of primitive list")?;
         let skip = key == RETAIN || key.starts_with(ORDER) || done.contains(&key.as_str());

@@ -94,6 +94,7 @@ impl<'a> ListMerge<'a> {
     }
 
     fn run(mut self, live: &'a KeyedItems<'a>, applied: &'a KeyedItems<'a>) -> Vec<Value> {
+        // The steps of `visitListItems` of structured-merge-diff: clients see the order of the items.
         let (mut l, mut a) = (0, 0);
         while l < live.len() || a < applied.len() {
             if let (Some((step, _)), Some((wanted, _))) = (live.get(l), applied.get(a)) {

@@ -276,6 +276,7 @@ impl<'a> Scanner<'a> {
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
+        // A digit behind a leading 0 is left to the caller, which reports it as Go does.
         if self.peek() == Some(b'0') {
             self.at += 1;
         } else {
@@ -404,6 +405,7 @@ impl<'a> Scanner<'a> {
                 string.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
                 return Ok(());
             }
+            // Not the other half of a pair: read again by itself, as Go does.
             self.at = back;
         }
         string.push(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER));

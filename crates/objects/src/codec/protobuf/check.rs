@@ -101,6 +101,7 @@ fn fields(shape: &'static Struct, message: &[u8], depth: usize) -> Result<(), Ch
                 Type::List(list) if !list.message => value(field.name, &list.item, &wire, depth)?,
                 Type::Map(map) => {
                     let key = entry(field.name, &map.value, &wire, depth)?;
+                    // The field of a map repeats for each entry; only a key that repeats is worth a warning.
                     if !keys.insert((number, key)) {
                         let message = shape.name;
                         return Err(CheckError::Repeated { number, message });

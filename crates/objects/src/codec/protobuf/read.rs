@@ -180,6 +180,7 @@ impl<'a> WireReader<'a> {
 
     /// Skips to the end of a group that was begun, whatever groups are within it.
     fn skip_group(&mut self) -> Result<(), WireError> {
+        // Counted, not recursive: a client chooses how deep its groups are.
         let mut open = 1_usize;
         while open > 0 {
             let (_, wire) = self.tag()?;
@@ -209,6 +210,7 @@ impl<'a> WireReader<'a> {
 
     fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let length = self.varint()?;
+        // Go reads a length into an int, where this is negative.
         if length > u64::MAX / 2 {
             return Err(WireError::Length);
         }
@@ -264,6 +266,7 @@ impl Decoder {
         wire: &Wire<'_>,
         into: &mut Map<String, Value>,
     ) -> Result<(), WireError> {
+        // Of a field that is there again, items are appended and messages merged; of a scalar, the last counts.
         let old = into.remove(field.name);
         let value = match &field.ty {
             Type::List(list) if !list.message => {
@@ -299,6 +302,7 @@ impl Decoder {
         wire: &Wire<'_>,
         items: &mut Vec<Value>,
     ) -> Result<(), WireError> {
+        // A parser must accept packed and single numbers, whichever the schema names.
         if let (Type::Int32 | Type::Int64 | Type::Flag, Wire::Bytes(packed)) = (ty, wire) {
             let mut reader = WireReader::new(packed);
             while !reader.rest.is_empty() {
