@@ -78,7 +78,7 @@ impl Fleet {
             return Ok(None);
         };
         let gateway = fleet.gateway.clone().unwrap_or_else(host_name);
-        if !fleet.admits(&gateway) {
+        if !fleet.accepts(&gateway) {
             return Err(SettingsError::FleetMember(gateway));
         }
         Ok(Some(Self {

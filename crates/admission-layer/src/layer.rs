@@ -86,7 +86,7 @@ where
                 return PassingOrBoxed::passing(self.inner.call(call));
             }
             Concern::Evaluate(policies) => {
-                let answer = Rc::clone(shared).admit(call, policies, self.inner.clone());
+                let answer = Rc::clone(shared).evaluate(call, policies, self.inner.clone());
                 return PassingOrBoxed::boxed(answer);
             }
             Concern::NotReady if shared.evaluator.mode == AdmissionMode::Audit => {

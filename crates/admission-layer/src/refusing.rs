@@ -114,7 +114,11 @@ impl AdmissionSide {
             Unevaluated::Inner(refusal) => return Err(refusal),
             Unevaluated::Lacking(lack) => lacking(lack, evaluation),
             Unevaluated::Failed(why) => {
-                if let Some(left_out) = self.evaluator.failures.admit(self.evaluator.clock.now()) {
+                if let Some(left_out) = self
+                    .evaluator
+                    .failures
+                    .next_line(self.evaluator.clock.now())
+                {
                     tracing::warn!(%why, left_out, "cannot evaluate the admission policies for a request");
                 }
                 RefusedRequest::failed(&why, evaluation.output)

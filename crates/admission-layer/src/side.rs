@@ -190,7 +190,7 @@ impl AdmissionSide {
     }
 
     /// Evaluates a request, and forwards or refuses it.
-    pub(crate) async fn admit<S>(
+    pub(crate) async fn evaluate<S>(
         self: Rc<Self>,
         mut call: Call,
         policies: Arc<ForwardedPolicies>,

@@ -291,7 +291,7 @@ impl<'a> Evaluate<'a> {
     ) {
         for (index, decision) in evaluation.decisions.iter().enumerate() {
             match decision.kind {
-                DecisionKind::Admitted => {}
+                DecisionKind::Allowed => {}
                 DecisionKind::ErrorIgnored => {
                     let kind = error_type(&decision.message);
                     let action = EnforcementAction::Allow;

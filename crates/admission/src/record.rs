@@ -266,7 +266,7 @@ impl RecordedCheck {
     }
 }
 
-/// The first message of a decision that a binding did not admit.
+/// The first message of a decision that a binding did not allow.
 fn failed_message(verdict: &AdmissionVerdict<'_>, policy: &str, binding: &str) -> String {
     let of = |one: &&PolicyEvaluation<'_>| one.policy == policy && one.binding == binding;
     let evaluations = verdict.evaluations.iter().filter(of);

@@ -157,7 +157,7 @@ fn unrouted_output(
     }
     for clause in clauses(accept) {
         for media in MEDIA {
-            if let Some((form, pretty)) = clause.admits(media, produces) {
+            if let Some((form, pretty)) = clause.accepts(media, produces) {
                 return Ok(Output {
                     media,
                     form,
@@ -246,7 +246,7 @@ fn clause(text: &str) -> Option<Clause<'_>> {
 
 impl Clause<'_> {
     /// If `media` satisfies the clause: the form, and whether to indent.
-    fn admits(&self, media: Media, produces: Produces) -> Option<(Option<Representation>, bool)> {
+    fn accepts(&self, media: Media, produces: Produces) -> Option<(Option<Representation>, bool)> {
         let (ty, subtype) = media.name().split_once('/')?;
         let fits =
             (self.ty == ty || self.ty == "*") && (self.subtype == subtype || self.subtype == "*");

@@ -211,9 +211,9 @@ impl Hosted {
     /// # Errors
     ///
     /// The response to send if the request is not allowed.
-    pub async fn admit(&self, request: &ApiRequest) -> Result<(), HostedResponse> {
+    pub async fn authorize(&self, request: &ApiRequest) -> Result<(), HostedResponse> {
         let attributes = Attributes::of(&request.digest.info);
-        self.authorize(request, &attributes)
+        access::authorize(&self.authorizer, request, &attributes)
             .await
             .map_err(|refused| finished(request, refused))
     }
@@ -290,7 +290,7 @@ impl Hosted {
         )
     }
 
-    /// Serves a client's request that was [admitted](Self::admit). The response is charged to `share`.
+    /// Serves a client's request that was [authorized](Self::authorize). The response is charged to `share`.
     pub(crate) async fn serve_client(
         &self,
         request: &ApiRequest,
@@ -320,15 +320,6 @@ impl Hosted {
             Route::Unknown => HostedResponse::not_found(),
             place => self.documents.serve(request, &place, &query),
         }
-    }
-
-    /// Authorizes a request; the error is the response to send.
-    async fn authorize(
-        &self,
-        request: &ApiRequest,
-        attributes: &Attributes,
-    ) -> Result<(), HostedResponse> {
-        access::authorize(&self.authorizer, request, attributes).await
     }
 
     /// Authorizes the verb `create` for an apply. This is decided before the store is read, and used

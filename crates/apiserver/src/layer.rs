@@ -260,7 +260,7 @@ impl Shared {
             });
             let (hosted, sent) = (Arc::clone(&self.hosted), Arc::clone(&request));
             let served = tasks::spawn_with_result(&self.control, async move {
-                match hosted.admit(&sent.request).await {
+                match hosted.authorize(&sent.request).await {
                     Ok(()) => hosted.serve_client(&sent.request, share).await,
                     Err(refused) => ServedResponse::short(refused),
                 }
@@ -269,11 +269,11 @@ impl Shared {
             return self.once_there_is_room(&request, served).await;
         }
         let (hosted, head) = (Arc::clone(&self.hosted), request.clone());
-        let admitting = async move { hosted.admit(&head).await };
-        let admitted = tasks::spawn_with_result(&self.control, admitting)
+        let authorizing = async move { hosted.authorize(&head).await };
+        let authorized = tasks::spawn_with_result(&self.control, authorizing)
             .await
             .map_err(|error| internal(&error))?;
-        if let Err(refused) = admitted {
+        if let Err(refused) = authorized {
             return Ok(refused);
         }
         let mut held = self.hosted.bodies.share(&request.digest.user);
@@ -296,7 +296,7 @@ impl Shared {
         self.once_there_is_room(&request, served).await
     }
 
-    /// If there was no room in memory for the response to an admitted request, waits for some and serves the request again.
+    /// If there was no room in memory for the response to an authorized request, waits for some and serves the request again.
     async fn once_there_is_room(
         &self,
         received: &Arc<ReceivedRequest>,
@@ -345,7 +345,7 @@ impl Shared {
         Some(self.fan_out.get_or_init(|| fan_out))
     }
 
-    /// Serves an admitted request; an expensive one on the blocking pool, so that it does not delay others.
+    /// Serves an authorized request; an expensive one on the blocking pool, so that it does not delay others.
     async fn serve(
         &self,
         received: &Arc<ReceivedRequest>,

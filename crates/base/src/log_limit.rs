@@ -43,7 +43,7 @@ impl LogLimit {
 
     /// An event happened at `now`. If it is to be logged, returns how many were left out since the
     /// last one that was.
-    pub fn admit(&self, now: Time) -> Option<u64> {
+    pub fn next_line(&self, now: Time) -> Option<u64> {
         let mut state = lock(&self.state);
         if state.began.is_none_or(|began| now.since(began) >= PERIOD) {
             state.began = Some(now);
@@ -66,10 +66,10 @@ mod tests {
     fn suppressed_lines_are_counted_in_a_later_period() {
         let limit = LogLimit::new(2);
         let at = |seconds| Time::ZERO.plus(Duration::from_secs(seconds));
-        let admitted: Vec<_> = (0..5).map(|_| limit.admit(at(1))).collect();
-        assert_eq!(admitted, [Some(0), Some(0), None, None, None]);
-        assert_eq!(limit.admit(at(10)), None, "the period is not over");
-        assert_eq!(limit.admit(at(11)), Some(4));
-        assert_eq!(limit.admit(at(12)), Some(0));
+        let lines: Vec<_> = (0..5).map(|_| limit.next_line(at(1))).collect();
+        assert_eq!(lines, [Some(0), Some(0), None, None, None]);
+        assert_eq!(limit.next_line(at(10)), None, "the period is not over");
+        assert_eq!(limit.next_line(at(11)), Some(4));
+        assert_eq!(limit.next_line(at(12)), Some(0));
     }
 }

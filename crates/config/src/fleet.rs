@@ -55,7 +55,7 @@ impl FleetConfig {
     }
 
     /// Whether a gateway may have this name.
-    pub fn admits(&self, gateway: &str) -> bool {
+    pub fn accepts(&self, gateway: &str) -> bool {
         let is_listed = self.members.is_empty() || self.members.iter().any(|name| name == gateway);
         is_listed && is_record_name(gateway)
     }

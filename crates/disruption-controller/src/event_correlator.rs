@@ -72,7 +72,7 @@ pub(crate) struct EventCorrelator {
 impl EventCorrelator {
     /// What to write about an event that occurred `now`; `None` if it is not recorded. `date` is the time for its
     /// timestamps.
-    pub(crate) fn admit(
+    pub(crate) fn correlate(
         &mut self,
         key: &ObjectKey,
         event: &DisruptionEvent,
@@ -213,7 +213,7 @@ mod tests {
             let correlator = correlators.entry(number("sequence")).or_default();
             let now = Time::ZERO.plus(Duration::from_secs(number("at")));
             let key = ObjectKey::new("ns", "foo");
-            let record = correlator.admit(&key, &event, now, date(number("at")));
+            let record = correlator.correlate(&key, &event, now, date(number("at")));
             let got = record.map(|record| {
                 let first = record.first.duration_since(date(0)).as_secs();
                 (u64::from(record.count), first, record.message)
@@ -233,21 +233,21 @@ mod tests {
     fn a_repeated_event_keeps_its_name_and_events_are_rate_limited() {
         let mut correlator = EventCorrelator::default();
         let key = ObjectKey::new("ns", "foo");
-        let mut admit = |message: &str, at: u64| {
+        let mut correlate = |message: &str, at: u64| {
             let now = Time::ZERO.plus(Duration::from_secs(at));
-            correlator.admit(&key, &event("NoPods", message), now, date(at))
+            correlator.correlate(&key, &event("NoPods", message), now, date(at))
         };
-        let first = admit("a", 0).unwrap();
-        let again = admit("a", 1).unwrap();
+        let first = correlate("a", 0).unwrap();
+        let again = correlate("a", 1).unwrap();
         assert_eq!((first.count, again.count), (1, 2));
         assert_eq!((&first.name, first.first), (&again.name, again.first));
-        assert_ne!(admit("b", 2).unwrap().name, first.name);
+        assert_ne!(correlate("b", 2).unwrap().name, first.name);
 
-        let admitted = (0..100).filter(|_| admit("a", 3).is_some()).count();
-        assert_eq!(admitted, 22, "25 in all");
-        assert!(admit("a", 290).is_none());
-        assert_eq!(admit("a", 310).unwrap().count, 104);
-        assert!(admit("a", 311).is_none());
+        let written = (0..100).filter(|_| correlate("a", 3).is_some()).count();
+        assert_eq!(written, 22, "25 in all");
+        assert!(correlate("a", 290).is_none());
+        assert_eq!(correlate("a", 310).unwrap().count, 104);
+        assert!(correlate("a", 311).is_none());
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
             let now = Time::from_nanos(number as u64);
             let key = ObjectKey::new(&format!("ns-{number}"), "foo");
             let event = event("NoPods", "a");
-            assert!(correlator.admit(&key, &event, now, date(0)).is_some());
+            assert!(correlator.correlate(&key, &event, now, date(0)).is_some());
         }
         assert_eq!(correlator.recorded.len(), MAX_REMEMBERED);
         assert_eq!(correlator.similar.len(), MAX_REMEMBERED);

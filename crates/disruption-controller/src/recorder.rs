@@ -84,7 +84,7 @@ impl<'c> Recorder<'c> {
     pub(crate) async fn run(&mut self) {
         while let Some((key, event)) = self.waiting.recv().await {
             let (now, date) = (self.clock.now(), self.calls.date());
-            let Some(record) = self.correlator.admit(&key, &event, now, date) else {
+            let Some(record) = self.correlator.correlate(&key, &event, now, date) else {
                 continue;
             };
             if self.denied.has(&key.namespace, now) {
@@ -104,7 +104,7 @@ impl<'c> Recorder<'c> {
                     "events are not recorded: grant fairgate's user create and patch of events, see docs/evictions.md"
                 );
             }
-        } else if let Some(left_out) = self.failures.admit(now) {
+        } else if let Some(left_out) = self.failures.next_line(now) {
             tracing::warn!(%error, left_out, "an event cannot be recorded");
         }
     }

@@ -272,7 +272,7 @@ impl DisruptionRunner {
     }
 
     fn warn(&self, text: &str, key: &ObjectKey, why: &str) {
-        if let Some(left_out) = self.failures.admit(self.settings.clock.now()) {
+        if let Some(left_out) = self.failures.next_line(self.settings.clock.now()) {
             let ObjectKey { namespace, name } = key;
             tracing::warn!(%namespace, %name, why, left_out, "{text}");
         }

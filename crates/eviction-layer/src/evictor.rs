@@ -139,7 +139,7 @@ impl Evictor {
 
     /// Logs that an eviction begins to wait.
     pub(crate) fn log_wait(&self, user: &User, pod: &str, budget: &BudgetName) {
-        if let Some(left_out) = self.wait_lines.admit(self.clock.now()) {
+        if let Some(left_out) = self.wait_lines.next_line(self.clock.now()) {
             let user = shown(&user.name, MAX_SHOWN);
             tracing::info!(
                 target: LOG,
@@ -189,7 +189,7 @@ impl Evictor {
         match end.outcome {
             EvictionOutcome::Granted => log!(Level::INFO, None::<u64>, "pod evicted"),
             EvictionOutcome::Failed => {
-                if let Some(left_out) = self.failures.admit(self.clock.now()) {
+                if let Some(left_out) = self.failures.next_line(self.clock.now()) {
                     log!(Level::WARN, Some(left_out), "eviction failed");
                 }
             }

@@ -141,7 +141,7 @@ impl Evictor {
 
     fn warn_of_clock(&self, ahead: jiff::SignedDuration) {
         if ahead.abs() > CLOCK_TOLERANCE
-            && let Some(left_out) = self.clock_warnings.admit(self.clock.now())
+            && let Some(left_out) = self.clock_warnings.next_line(self.clock.now())
         {
             let seconds = ahead.as_secs();
             tracing::warn!(

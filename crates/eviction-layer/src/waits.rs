@@ -171,7 +171,7 @@ impl BudgetWaits {
     /// Whose evictions wait for this budget, if operators are to be told `now`.
     pub(crate) fn to_announce(&self, now: Time, budget: &BudgetName) -> Option<BTreeSet<String>> {
         let mut state = lock(&self.state);
-        let is_due = state.new.remove(budget) && state.announcements.admit(now, budget);
+        let is_due = state.new.remove(budget) && state.announcements.may_announce(now, budget);
         is_due.then(|| state.users(budget))
     }
 

@@ -35,7 +35,7 @@ impl Evictor {
     pub(crate) fn announce(&self, name: &BudgetName, budget: &DisruptionBudget) {
         let now = self.clock.now();
         if let Some(users) = self.waits.to_announce(now, name)
-            && self.announced.admit(now).is_some()
+            && self.announced.next_line(now).is_some()
         {
             let event = event(budget, self.wait.limit, &users);
             let key = ObjectKey::new(&name.namespace, &name.name);

@@ -68,9 +68,9 @@ pub(super) fn request(
         findings.push(object.error("", message, remedy));
         return None;
     }
-    let value = admitted(object, &resource, settings, findings)?;
+    let value = canonical_value(object, &resource, settings, findings)?;
     let old_value = match old_object {
-        Some(old) => Some(admitted(old, &resource, settings, findings)?),
+        Some(old) => Some(canonical_value(old, &resource, settings, findings)?),
         None => None,
     };
     let name = match settings.name.as_str() {
@@ -118,7 +118,7 @@ fn namespace<'s>(
 }
 
 /// The object as policies see it: in canonical form, and with its namespace. Defaults are not filled in.
-fn admitted(
+fn canonical_value(
     object: &FileObject,
     resource: &TestedResource,
     settings: &RequestSettings,

@@ -349,7 +349,7 @@ impl<L: Lookup> Flight<L> {
                 parts.keep(self.key, value.clone(), retention);
             }
             Err(error) => {
-                if let Some(left_out) = parts.failures.admit(parts.clock.now()) {
+                if let Some(left_out) = parts.failures.next_line(parts.clock.now()) {
                     parts.lookup.log_failure(error, left_out);
                 }
             }

@@ -55,7 +55,7 @@ impl LoggingRecorder {
         if is_quiet {
             return;
         }
-        let Some(left_out) = self.lines.admit(self.clock.now()) else {
+        let Some(left_out) = self.lines.next_line(self.clock.now()) else {
             return;
         };
         let request = &record.request;

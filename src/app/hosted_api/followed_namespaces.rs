@@ -188,7 +188,7 @@ impl NamespaceFollower {
                 due.remove();
             }
             Err(error) => {
-                if let Some(left_out) = self.clean_failures.admit(now) {
+                if let Some(left_out) = self.clean_failures.next_line(now) {
                     tracing::warn!(%error, left_out, "cannot delete the objects of a deleted namespace; trying again");
                 }
                 due.get_mut().at = now.plus(RETRY_DELAY);

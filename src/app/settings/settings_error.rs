@@ -35,7 +35,7 @@ pub enum SettingsError {
     /// Configured header names are invalid.
     #[error("header names: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     HeaderNames(Vec<HeaderNameError>),
-    /// The name of this gateway is none that the fleet admits.
+    /// The name of this gateway is none that the fleet accepts.
     #[error(
         "fleet.gateway: the name of this host, {0:?}, is not one of fleet.members, or has more than lower-case letters, digits and dashes; set fleet.gateway"
     )]

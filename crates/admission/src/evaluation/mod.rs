@@ -101,7 +101,7 @@ impl EvaluationCosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecisionKind {
     /// The validation holds.
-    Admitted,
+    Allowed,
     /// An error, which the failure policy ignores.
     ErrorIgnored,
     /// The validation does not hold.
@@ -448,7 +448,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
                     Ok(value) => decision(&validations[decisions.len()], &value),
                     Err(error) => self.failed(error),
                 };
-                if decided.kind != DecisionKind::Admitted {
+                if decided.kind != DecisionKind::Allowed {
                     decided.took = clock.took();
                 }
                 decisions.push(decided);
@@ -460,7 +460,7 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
             Ok(after) => PartCost::Spent(left - after),
             Err(error) => {
                 let evaluated = |one: &&mut PolicyDecision<'p>| {
-                    matches!(one.kind, DecisionKind::Admitted | DecisionKind::Denied)
+                    matches!(one.kind, DecisionKind::Allowed | DecisionKind::Denied)
                 };
                 for decision in decisions.iter_mut().filter(evaluated) {
                     *decision = self.error(format!("failed messageExpression: {error}"));
@@ -541,8 +541,8 @@ impl<'p: 'c, 'c, 'e> PolicyRun<'p, 'c, 'e> {
 /// The decision of a validation that has a value, without a message yet.
 fn decision<'p>(validation: &'p PolicyValidation, value: &CelValue<'_>) -> PolicyDecision<'p> {
     let (kind, reason) = match value {
-        // Only true admits: an expression of unknown type may have any value.
-        CelValue::Bool(true) => (DecisionKind::Admitted, ""),
+        // Only true allows: an expression of unknown type may have any value.
+        CelValue::Bool(true) => (DecisionKind::Allowed, ""),
         _ => (DecisionKind::Denied, validation.reason.as_str()),
     };
     PolicyDecision {

@@ -115,7 +115,7 @@ fn costs(of: EvaluationCosts) -> Value {
 pub(crate) fn decisions(of: &[PolicyDecision<'_>]) -> Value {
     let all = of.iter().map(|decision| {
         let (action, evaluation) = match decision.kind {
-            DecisionKind::Admitted => ("admit", "admit"),
+            DecisionKind::Allowed => ("admit", "admit"),
             DecisionKind::ErrorIgnored => ("admit", "error"),
             DecisionKind::Denied => ("deny", "deny"),
             DecisionKind::ErrorDenied => ("deny", "error"),

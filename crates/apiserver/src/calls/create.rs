@@ -122,7 +122,7 @@ impl CallContext<'_> {
             }
             self.prepare_create(&mut object)?;
             metadata::name(&object).clone_into(&mut name);
-            let audit = self.admit_creation(&object, dry_run).await?;
+            let audit = self.evaluate_creation(&object, dry_run).await?;
             if let Some(object) = self.insert(&name, object.clone(), dry_run).await? {
                 if let (Some(uid), false) = (&uid, dry_run) {
                     self.confirm_namespace(uid, &object).await?;

@@ -91,7 +91,7 @@ impl CallContext<'_> {
                 live,
                 &options.sent,
             )?;
-            let audit = self.admit_deletion(live, options).await?;
+            let audit = self.evaluate_deletion(live, options).await?;
             let kept = metadata::finalizers(live).next().is_some();
             if kept && metadata::is_deleting(live) {
                 return Ok(Deleted::Kept(live.clone()));

@@ -3,10 +3,10 @@
 //! A [`CallContext`] describes a call to one resource: kind, version, object, and response format. Every
 //! verb takes one and returns an [`HostedResponse`] or a [`StatusError`].
 
-mod admit;
 mod create;
 mod delete;
 mod delete_options;
+mod evaluate;
 mod patch;
 mod read;
 mod store_write;

@@ -226,7 +226,7 @@ impl CallContext<'_> {
         self.prepare_update(&mut new, live);
         self.validate_update(&new, live)?;
         ssa::keep_times_if_unchanged(live, &mut new);
-        let audit = self.admit_update(&new, live, options.dry_run).await?;
+        let audit = self.evaluate_update(&new, live, options.dry_run).await?;
         let done = |object| {
             Ok(Some(Updated {
                 object,

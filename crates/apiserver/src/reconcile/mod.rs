@@ -134,7 +134,7 @@ impl Hosted {
         })
     }
 
-    /// Serves a request of the gateway itself. It is not authorized: `serve` leaves that to `admit`,
+    /// Serves a request of the gateway itself. It is not authorized: `serve` leaves that to `authorize`,
     /// which is not called here.
     pub async fn serve_own(
         &self,

@@ -152,10 +152,10 @@ fn keys_of_another_engine_have_no_effect() {
 }
 
 #[test]
-fn a_host_name_that_no_record_can_have_is_not_admitted() {
+fn a_host_name_that_no_record_can_have_is_not_accepted() {
     let open = fleet(json!({}));
-    for (name, admitted) in [("gw-0", true), ("gw.example.com", false), ("", false)] {
-        assert_eq!(open.config.fleet.admits(name), admitted, "{name:?}");
+    for (name, accepted) in [("gw-0", true), ("gw.example.com", false), ("", false)] {
+        assert_eq!(open.config.fleet.accepts(name), accepted, "{name:?}");
     }
 }
 
@@ -167,7 +167,7 @@ fn floors_that_leave_little_to_share_are_a_warning_and_listed_members_count() {
     let listed = fleet(json!({"isolatedSeats": 20, "members": members, "gateway": "gw-2"}));
     assert!(!fields(&listed, Severity::Warning).contains(&"fleet.isolatedSeats"));
     assert_eq!(listed.config.fleet.max_gateways, 2);
-    assert!(listed.config.fleet.admits("gw-1") && !listed.config.fleet.admits("gw-3"));
+    assert!(listed.config.fleet.accepts("gw-1") && !listed.config.fleet.accepts("gw-3"));
     let without = read(json!({"fleet": {"isolatedSeats": 20}}));
     assert_eq!(fields(&without, Severity::Warning), ["fleet.isolatedSeats"]);
 }

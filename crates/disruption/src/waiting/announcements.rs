@@ -19,7 +19,7 @@ pub struct WaitAnnouncements {
 
 impl WaitAnnouncements {
     /// Whether to announce `now` that evictions wait for this budget. Costs `O(log n)` for n budgets, and `O(n)` once in a while.
-    pub fn admit(&mut self, now: Time, budget: &BudgetName) -> bool {
+    pub fn may_announce(&mut self, now: Time, budget: &BudgetName) -> bool {
         let is_recent = |last: &Time| now.since(*last) < ANNOUNCED_FOR;
         if self.last.get(budget).is_some_and(is_recent) {
             return false;
@@ -51,7 +51,7 @@ mod tests {
         let mut announcements = WaitAnnouncements::default();
         let mut at = |seconds, number| {
             let now = Time::ZERO.plus(Duration::from_secs(seconds));
-            announcements.admit(now, &budget(number))
+            announcements.may_announce(now, &budget(number))
         };
         assert!(at(0, 1) && at(1, 2));
         assert!(!at(30, 1) && !at(59, 1));
@@ -63,9 +63,9 @@ mod tests {
         let mut announcements = WaitAnnouncements::default();
         let late = Time::ZERO.plus(ANNOUNCED_FOR);
         for (now, expected) in [(Time::ZERO, MAX_REMEMBERED), (late, MAX_REMEMBERED)] {
-            let admitted =
-                (0..3 * MAX_REMEMBERED).filter(|n| announcements.admit(now, &budget(*n)));
-            assert_eq!(admitted.count(), expected);
+            let announced =
+                (0..3 * MAX_REMEMBERED).filter(|n| announcements.may_announce(now, &budget(*n)));
+            assert_eq!(announced.count(), expected);
             assert_eq!(announcements.last.len(), MAX_REMEMBERED);
         }
     }

@@ -39,7 +39,7 @@ use tokio::{
 };
 
 use super::{
-    admin_connections::{AdminConnections, AdmittedConnection},
+    admin_connections::{AdminConnection, AdminConnections},
     encoded_reply::{self, EncodedReply, accepts_gzip},
     endpoints::OperatorEndpoints,
 };
@@ -122,7 +122,7 @@ const PIECE: usize = 16 << 10;
 /// The body of a response. Until it is sent, its connection counts as busy.
 struct Sending {
     rest: Bytes,
-    admitted: Arc<AdmittedConnection>,
+    opened: Arc<AdminConnection>,
     /// What it takes of the memory for responses.
     _share: ByteShare,
 }
@@ -153,7 +153,7 @@ impl Body for Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.admitted.set_busy(false);
+        self.opened.set_busy(false);
     }
 }
 
@@ -196,7 +196,7 @@ impl AdminServer {
                 Ok((stream, _)) => {
                     failing = false;
                     spare = spare.or_else(self::spare);
-                    let (admitted, crowded) = limit.admit();
+                    let (opened, crowded) = limit.open();
                     if crowded {
                         self.endpoints
                             .metrics()
@@ -208,7 +208,7 @@ impl AdminServer {
                         Arc::clone(&self.endpoints),
                         self.hosts.clone(),
                         stream,
-                        admitted,
+                        opened,
                         share,
                     );
                     tasks::spawn(&Handle::current(), serving);
@@ -241,13 +241,13 @@ async fn serve(
     endpoints: Arc<OperatorEndpoints>,
     hosts: AdminHosts,
     stream: TcpStream,
-    admitted: AdmittedConnection,
+    opened: AdminConnection,
     memory: ByteShare,
 ) {
-    let admitted = Arc::new(admitted);
+    let opened = Arc::new(opened);
     tokio::select! {
-        () = converse(&endpoints, &hosts, stream, &admitted, &memory) => {}
-        () = admitted.evicted() => {}
+        () = converse(&endpoints, &hosts, stream, &opened, &memory) => {}
+        () = opened.evicted() => {}
     }
 }
 
@@ -256,14 +256,14 @@ async fn converse(
     endpoints: &Arc<OperatorEndpoints>,
     hosts: &AdminHosts,
     stream: TcpStream,
-    admitted: &Arc<AdmittedConnection>,
+    opened: &Arc<AdminConnection>,
     memory: &ByteShare,
 ) {
     let begun = Notify::new();
     let service = service_fn(|request| {
         begun.notify_one();
-        admitted.set_busy(true);
-        let (endpoints, admitted) = (Arc::clone(endpoints), Arc::clone(admitted));
+        opened.set_busy(true);
+        let (endpoints, opened) = (Arc::clone(endpoints), Arc::clone(opened));
         let mut share = memory.another();
         async move {
             let mut answer = if hosts.allow(&request) {
@@ -279,7 +279,7 @@ async fn converse(
             }
             Ok::<_, Infallible>(answer.map(|rest| Sending {
                 rest,
-                admitted,
+                opened,
                 _share: share,
             }))
         }

@@ -41,7 +41,7 @@ struct ConnectionState {
 
 /// A connection that counts towards the limit until this is dropped.
 #[derive(Debug)]
-pub(crate) struct AdmittedConnection {
+pub(crate) struct AdminConnection {
     limit: AdminConnections,
     age: u64,
     state: Arc<ConnectionState>,
@@ -56,8 +56,8 @@ impl AdminConnections {
         }))
     }
 
-    /// Admits a connection. Returns whether another one was evicted for it. O(connections).
-    pub(crate) fn admit(&self) -> (AdmittedConnection, bool) {
+    /// Opens a connection. Returns whether another one was evicted for it. O(connections).
+    pub(crate) fn open(&self) -> (AdminConnection, bool) {
         let mut open = lock(&self.0.open);
         let full = open.by_age.len() >= self.0.most;
         if full {
@@ -68,7 +68,7 @@ impl AdminConnections {
         open.next += 1;
         let state = Arc::<ConnectionState>::default();
         open.by_age.insert(age, Arc::clone(&state));
-        let connection = AdmittedConnection {
+        let connection = AdminConnection {
             limit: self.clone(),
             age,
             state,
@@ -106,7 +106,7 @@ impl ConnectionState {
     }
 }
 
-impl AdmittedConnection {
+impl AdminConnection {
     /// Marks whether a request is in progress.
     pub(crate) fn set_busy(&self, busy: bool) {
         self.state.busy.store(busy, Ordering::Release);
@@ -120,7 +120,7 @@ impl AdmittedConnection {
     }
 }
 
-impl Drop for AdmittedConnection {
+impl Drop for AdminConnection {
     fn drop(&mut self) {
         lock(&self.limit.0.open).by_age.remove(&self.age);
     }
@@ -130,17 +130,17 @@ impl Drop for AdmittedConnection {
 mod tests {
     use super::*;
 
-    fn is_evicted(connection: &AdmittedConnection) -> bool {
+    fn is_evicted(connection: &AdminConnection) -> bool {
         connection.state.evicted.load(Ordering::Acquire)
     }
 
     #[test]
     fn a_new_one_takes_the_place_of_the_oldest_idle_one() {
         let limit = AdminConnections::new(3);
-        let all: Vec<_> = (0..3).map(|_| limit.admit()).collect();
+        let all: Vec<_> = (0..3).map(|_| limit.open()).collect();
         assert!(!all.iter().any(|(_, evicted_another)| *evicted_another));
         all[0].0.set_busy(true);
-        let (fourth, evicted_another) = limit.admit();
+        let (fourth, evicted_another) = limit.open();
         assert!(evicted_another);
         let gone: Vec<_> = all
             .iter()
@@ -150,7 +150,7 @@ mod tests {
         all[2].0.set_busy(true);
         fourth.set_busy(true);
         assert!(!limit.evict_idle(), "all are busy");
-        let (_fifth, evicted_another) = limit.admit();
+        let (_fifth, evicted_another) = limit.open();
         assert!(
             evicted_another && is_evicted(&all[0].0),
             "then the oldest of all"
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_place_that_was_given_back_is_free() {
         let limit = AdminConnections::new(1);
-        drop(limit.admit());
-        assert!(!limit.admit().1);
+        drop(limit.open());
+        assert!(!limit.open().1);
     }
 }

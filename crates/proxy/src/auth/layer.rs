@@ -169,7 +169,7 @@ impl Parsed {
                 if error != TokenReviewError::Overloaded {
                     return Err(Refusal::CredentialCheckUnavailable);
                 }
-                if let Some(left_out) = OVERLOADED.admit(self.inbound.received) {
+                if let Some(left_out) = OVERLOADED.next_line(self.inbound.received) {
                     tracing::warn!(%error, left_out, "requests get 429 because of their bearer tokens");
                 }
                 Err(Refusal::TooManyTokenReviews)

@@ -13,7 +13,7 @@ static TIMED_OUT: LogLimit = LogLimit::new(2);
 
 /// The connection failed before a request that arrived at this time was answered.
 pub(super) fn lost(arrived: Time, upstream: &str, error: &(dyn Error + 'static)) {
-    if let Some(left_out) = LOST.admit(arrived) {
+    if let Some(left_out) = LOST.next_line(arrived) {
         let error = with_causes(error);
         tracing::warn!(
             upstream,
@@ -26,7 +26,7 @@ pub(super) fn lost(arrived: Time, upstream: &str, error: &(dyn Error + 'static))
 
 /// A request that arrived at this time was not answered in time.
 pub(super) fn timed_out(arrived: Time, upstream: &str) {
-    if let Some(left_out) = TIMED_OUT.admit(arrived) {
+    if let Some(left_out) = TIMED_OUT.next_line(arrived) {
         tracing::warn!(
             upstream,
             left_out,

@@ -241,7 +241,7 @@ impl Distributor {
 
     /// Logs a connection that was closed because its client has too many.
     fn log_too_many_of(&self, from: SocketAddr) {
-        if let Some(left_out) = self.address_log_limit.admit(self.clock.now()) {
+        if let Some(left_out) = self.address_log_limit.next_line(self.clock.now()) {
             tracing::warn!(
                 left_out,
                 client = %from.ip(),
@@ -253,7 +253,7 @@ impl Distributor {
     /// Counts and logs a connection that was closed because of the descriptor limit.
     fn record_rejected(&self) {
         self.connections.count_rejected();
-        if let Some(left_out) = self.log_limit.admit(self.clock.now()) {
+        if let Some(left_out) = self.log_limit.next_line(self.clock.now()) {
             tracing::warn!(
                 left_out,
                 "a client connection was closed because the process is short of file descriptors; raise the descriptor limit"

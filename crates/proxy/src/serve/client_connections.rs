@@ -138,9 +138,9 @@ impl AddressLimit {
     fn add(&self, address: IpAddr) -> bool {
         let mut open = lock(&self.open);
         let connections = open.entry(address).or_default();
-        let admitted = *connections < self.limit;
-        *connections += usize::from(admitted);
-        admitted
+        let fits = *connections < self.limit;
+        *connections += usize::from(fits);
+        fits
     }
 
     /// Counts a connection for which another one is about to end.

@@ -120,7 +120,7 @@ impl Defence {
     /// logged.
     pub fn record(&self, offence: Offence, remote: SocketAddr, detail: &str) {
         self.counts[offence as usize].fetch_add(1, Ordering::Relaxed);
-        let Some(left_out) = self.log.admit(self.clock.now()) else {
+        let Some(left_out) = self.log.next_line(self.clock.now()) else {
             return;
         };
         tracing::warn!(

@@ -1,6 +1,6 @@
-//! Admission of writes to hosted objects by policies.
+//! Evaluation of admission policies on writes to hosted objects.
 //!
-//! A write is admitted after it was validated, in every attempt to store it. That authors of policies may read their
+//! Policies are evaluated on a write after it was validated, in every attempt to store it. That authors of policies may read their
 //! params is part of their validation, and is checked here, where a check may wait.
 
 use serde_json::{Value, json};
@@ -17,13 +17,13 @@ const OPTIONS_VERSION: &str = "meta.k8s.io/v1";
 static NO_OPTIONS: Value = Value::Null;
 
 impl CallContext<'_> {
-    /// Admits the creation of an object, which is in its stored version.
-    pub(super) async fn admit_creation(
+    /// Evaluates policies on the creation of an object, which is in its stored version.
+    pub(super) async fn evaluate_creation(
         &self,
         object: &Value,
         dry_run: bool,
     ) -> Result<HostedAudit, StatusError> {
-        self.admit(HostedWrite {
+        self.evaluate(HostedWrite {
             operation: AdmissionOperation::Create,
             name: metadata::name(object),
             dry_run,
@@ -34,14 +34,14 @@ impl CallContext<'_> {
         .await
     }
 
-    /// Admits the replacement of `old` by `object`; both are in their stored version.
-    pub(super) async fn admit_update(
+    /// Evaluates policies on the replacement of `old` by `object`; both are in their stored version.
+    pub(super) async fn evaluate_update(
         &self,
         object: &Value,
         old: &Value,
         dry_run: bool,
     ) -> Result<HostedAudit, StatusError> {
-        self.admit(HostedWrite {
+        self.evaluate(HostedWrite {
             operation: AdmissionOperation::Update,
             dry_run,
             options: &self.write_options("UpdateOptions"),
@@ -52,8 +52,8 @@ impl CallContext<'_> {
         .await
     }
 
-    /// Admits the deletion of an object. An object of a `deletecollection` has no name in the request.
-    pub(super) async fn admit_deletion(
+    /// Evaluates policies on the deletion of an object. An object of a `deletecollection` has no name in the request.
+    pub(super) async fn evaluate_deletion(
         &self,
         old: &Value,
         options: &DeleteOptions,
@@ -61,7 +61,7 @@ impl CallContext<'_> {
         let mut sent = options.sent.clone();
         sent["apiVersion"] = json!(OPTIONS_VERSION);
         sent["kind"] = json!("DeleteOptions");
-        self.admit(HostedWrite {
+        self.evaluate(HostedWrite {
             operation: AdmissionOperation::Delete,
             dry_run: options.dry_run,
             options: &sent,
@@ -106,7 +106,7 @@ impl CallContext<'_> {
     }
 
     /// What is returned is to be kept until the write was stored, and withdrawn if it is tried again.
-    async fn admit(&self, write: HostedWrite<'_>) -> Result<HostedAudit, StatusError> {
+    async fn evaluate(&self, write: HostedWrite<'_>) -> Result<HostedAudit, StatusError> {
         if self.request.caller == Caller::Gateway {
             return Ok(HostedAudit::default());
         }
