@@ -370,6 +370,7 @@ fn new_flow_control(config: &Config, policy: Policy, clock: &Clock) -> Arc<FlowC
         clock.now(),
     );
     if config.fleet.engine.is_some() {
+        // A member of a fleet starts nothing before it has a grant.
         flow_control.share_seats(clock.now(), no_seats());
     }
     flow_control

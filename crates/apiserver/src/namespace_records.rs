@@ -140,6 +140,7 @@ impl ApiState {
         for object in &contents.objects {
             let expected = Precondition::At(object.revision);
             let outcome = self.store.write(&object.key, expected, None).await?;
+            // One that is gone is as good as deleted.
             all &= !matches!(outcome, WriteOutcome::Lost(Some(_)));
         }
         Ok(all)
@@ -172,6 +173,7 @@ impl ApiState {
             .iter()
             .filter_map(|entry| Some((entry.key.strip_prefix(PREFIX)?.to_owned(), uid(entry))))
             .collect();
+        // A version without records may have created objects, too.
         for kind in self.kinds.iter().filter(|kind| kind.namespaced) {
             let prefix = kind.key_prefix();
             let store = &self.store;

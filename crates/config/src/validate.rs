@@ -174,6 +174,7 @@ fn validate_eviction(reader: &mut ConfigReader, config: &Config) {
 
 fn validate_listen(reader: &mut ConfigReader, config: &Config) {
     let Config { listen, admin, .. } = config;
+    // With port 0, each gets a free port of its own.
     if listen.address == admin.address && listen.address.port() != 0 {
         reader.error(
             "admin.address",
@@ -208,6 +209,7 @@ fn validate_listen(reader: &mut ConfigReader, config: &Config) {
 /// The secure admin port needs an address and a certificate of its own, or the one that clients see.
 fn validate_secure_admin(reader: &mut ConfigReader, config: &Config) {
     let Some(secure) = &config.admin.secure else {
+        // An address that cannot be read has been reported, and was meant to be set.
         if is_pair_set(reader, "admin.secure.tls") && !reader.has_error("admin.secure.address") {
             reader.error(
                 "admin.secure.tls",

@@ -72,6 +72,7 @@ impl CertificateAuthority {
         let mut params = params.clone();
         set_validity(&mut params, self.now, CERTIFICATE_LIFETIME);
         let issuer_key = KeyPair::from_pem(&self.key).map_err(failed)?;
+        // Of the issuer only the name and the key go into a signature, and those are the same at every start.
         let issuer = Issuer::new(authority_params(self.now), issuer_key);
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.signed_by(&key, &issuer).map_err(failed)?;

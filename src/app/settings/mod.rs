@@ -388,6 +388,7 @@ pub(super) fn own_headers(config: &Config, credential: &UpstreamCredential) -> H
         if let Some((name, value)) = &own_name {
             headers.insert(name.clone(), value.clone());
         }
+        // Asked for each request: the token is renewed while the gateway runs.
         if let Some(token) = credential.header() {
             headers.insert(AUTHORIZATION, token);
         }

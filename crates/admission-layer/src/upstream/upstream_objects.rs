@@ -232,6 +232,7 @@ impl UpstreamReader {
         let mut list = self.decoded(body, &mut share).await?;
         let listed = list["metadata"]["resourceVersion"].as_str();
         let listed = listed.and_then(|listed| listed.parse::<u64>().ok());
+        // A server that ignores `resourceVersionMatch` lists the objects as they are now.
         let listed = listed.filter(|listed| revision.is_none_or(|revision| revision == *listed));
         let Some(listed) = listed else {
             return Err("the upstream does not list objects as they were"

@@ -130,6 +130,7 @@ impl ResourceMatcher {
         let Some(matched) = self.matches_resource(request)? else {
             return Ok(None);
         };
+        // Only now: an error of a selector concerns only requests that match otherwise.
         namespaces?;
         objects?;
         Ok(Some(matched))
@@ -208,6 +209,7 @@ impl ResourceMatcher {
     fn selects_namespace(&self, request: &MatchRequest<'_>) -> Result<bool, String> {
         let attributes = request.attributes;
         if attributes.namespace.is_empty() && attributes.resource.resource != "namespaces" {
+            // As in the original, a cluster-scoped object other than a namespace is never exempted.
             return Ok(true);
         }
         let rule = self.namespaces.as_ref().map_err(String::clone)?;

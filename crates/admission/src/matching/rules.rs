@@ -167,6 +167,7 @@ pub(super) fn find<'a>(
                     other.resource
                 ));
             };
+            // After the kind, so that an unknown one is an error for any name, as in the original.
             if takes_name(rule) {
                 let resource = other.resource;
                 return Ok(Some(MatchedResource { resource, kind }));

@@ -65,6 +65,7 @@ impl Checker<'_> {
     }
 
     fn check_member_call(&mut self, id: ExprId, function: &str, target: ExprId, args: &[ExprId]) {
+        // As in cel-go, `a.b(c)` is the function `a.b` if there is one, even if there is a variable `a`.
         if let Some(namespace) = self.ast.qualified_name(target)
             && let Some(found) = self.function(&format!("{namespace}.{function}")).cloned()
         {

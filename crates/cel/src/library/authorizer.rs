@@ -306,6 +306,7 @@ fn declare_check(to: &mut CelDeclarations) {
     let decision = || CelType::object(Decision::NAME);
     to.function(
         CelFunctionDecl::new("check")
+            // The original's cost, which lets an expression make two checks.
             .cost(|_, _| Some(350_000))
             .overload(CelOverload::member(
                 "pathcheck_check",

@@ -177,6 +177,7 @@ fn divide<'a>(left: &CelValue<'_>, right: &CelValue<'_>) -> CelResult<'a> {
             Err(by_zero())
         }
         (CelValue::Int(a), CelValue::Int(b)) => {
+            // It overflows for the least number, divided by -1.
             let quotient = a.checked_div(*b);
             quotient.map(CelValue::Int).ok_or_else(int_overflow)
         }

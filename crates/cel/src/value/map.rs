@@ -151,6 +151,7 @@ impl<'a> CelMap<'a> {
                 None => data.push(key, value)?,
             }
         }
+        // Anew: values that were replaced have been counted, too.
         let all = data.entries.iter().flat_map(|(key, value)| [key, value]);
         data.size = ValueSize::of(all).check()?;
         Ok(Self(MapKind::Shared(Arc::new(data))))

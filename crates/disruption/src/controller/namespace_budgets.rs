@@ -103,6 +103,7 @@ impl NamespaceBudgets {
             .first_key_value()
             .is_some_and(|(first, _)| *first < age)
         {
+            // An older one does not fit, so a younger one must not take what is left.
             self.over.insert(age.clone(), counted);
         } else {
             self.enter(age.clone(), counted);

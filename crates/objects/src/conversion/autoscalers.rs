@@ -118,6 +118,7 @@ pub(super) fn to_v1(object: Value) -> Value {
     let wanted = elements(&spec["metrics"]);
     let (utilizations, others): (Vec<Value>, Vec<Value>) =
         (wanted.into_iter()).partition(|metric| utilization(metric, "target").is_some());
+    // Of several wanted ones the first counts, and of measured ones (below) the last: the original's loops differ.
     if let Some(utilization) = utilizations.first().and_then(|m| utilization(m, "target")) {
         spec["targetCPUUtilizationPercentage"] = utilization.clone();
     }

@@ -91,6 +91,7 @@ impl<'p, 't> MachineSearch<'p, 't> {
         self.now.clear();
         self.next_generation();
         loop {
+            // The leftmost match counts: no other way begins once there is one.
             let may_begin = found.is_none() && (place.at == 0 || !self.machine.anchored);
             if may_begin {
                 let (at, began) = (self.machine.start, place.at);
@@ -162,6 +163,7 @@ impl<'p, 't> MachineSearch<'p, 't> {
         self.pending.push(way.at);
         while let Some(at) = self.pending.pop() {
             let seen = &mut self.seen[at as usize];
+            // A way that is preferred to this one came here first.
             if *seen == self.generation {
                 continue;
             }
@@ -169,6 +171,7 @@ impl<'p, 't> MachineSearch<'p, 't> {
             self.look(work)?;
             match self.machine.instructions[at as usize] {
                 Instruction::Both(first, second) => {
+                    // A stack, so the preferred one is followed first.
                     self.pending.push(second);
                     self.pending.push(first);
                 }

@@ -60,6 +60,7 @@ impl Classifier {
         levels: &[LevelSpec],
         key: [u8; 16],
     ) -> Self {
+        // The numbers of names that are gone are not used again, so at times all names are numbered anew.
         let before = before.filter(|before| !before.numbering.is_mostly_unused());
         let mut numbering = match before {
             Some(before) => before.numbering.clone(),

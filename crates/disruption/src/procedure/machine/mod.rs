@@ -401,6 +401,7 @@ impl<R> Eviction<R> {
             return evicted;
         }
         self.pod_attempts += 1;
+        // Each attempt is guarded anew: the version that the one before has read is out of date.
         self.guard.clone_from(&self.request.resource_version);
         let next = if pod.is_exempt() {
             self.permit = Permit::Exempt;

@@ -49,6 +49,7 @@ fn message(shape: &Struct, object: &Map<String, Value>, out: &mut Vec<u8>) {
     let numbered = shape.fields.iter().filter(|field| field.number > 0);
     let mut parts: Vec<Part> = numbered.map(Part::Field).collect();
     parts.extend(shape.inline.iter().map(Part::Inline));
+    // In the order of Go's generated code, so that the bytes are the same.
     parts.sort_unstable_by_key(Part::number);
     for part in parts {
         match part {
@@ -133,6 +134,7 @@ fn put(number: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
             for (key, value) in entries {
                 let mut entry = Vec::new();
                 put_bytes(1, key.as_bytes(), &mut entry);
+                // Go leaves a nil slice out of the entry.
                 if !(value.is_null() && matches!(map.value, Type::Bytes)) {
                     put(2, &map.value, value, &mut entry);
                 }
@@ -156,6 +158,7 @@ fn moment(value: &Value) -> Vec<u8> {
     let mut message = Vec::new();
     if let Some(seconds) = value.as_str().and_then(time::seconds) {
         put_varint(1, seconds.cast_unsigned(), &mut message);
+        // Nanoseconds, which are none; Go writes them all the same.
         put_varint(2, 0, &mut message);
     }
     message
