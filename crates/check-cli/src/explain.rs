@@ -60,7 +60,7 @@ pub struct ExplainArgs {
     /// The path and query of the request, URL-encoded. Quote it for the shell: it may contain ? and &.
     #[arg(value_name = "PATH?QUERY", value_parser = target)]
     target: String,
-    /// The configuration file. The default is the built-in configuration and policy.
+    /// The configuration file. The default is the built-in configuration and flow control policy.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
