@@ -42,6 +42,7 @@ impl<T> Mailbox<T> {
                 inner.reader.take()
             }
         };
+        // Not under the lock, which the reader takes first of all.
         if let Some(reader) = reader {
             reader.wake();
         }

@@ -126,6 +126,7 @@ impl Health {
                 self.failed_probes = 0;
                 match self.state {
                     ServerState::Ready => false,
+                    // Requests failed although probes succeeded, so a probe alone does not end that.
                     _ if now < self.not_before => false,
                     ServerState::NotReady | ServerState::Ejected => {
                         self.warming_since = Some(now);
@@ -201,6 +202,7 @@ impl Health {
         });
         let part = warm.min(u64::from(self.slowness.part()));
         let seats = u64::from(seats) * part / 1_000;
+        // At least 1, since 0 would say that it takes no requests.
         Seats::try_from(seats).unwrap_or(Seats::MAX).max(1)
     }
 }

@@ -75,6 +75,7 @@ impl State {
         revision: u64,
     ) -> BTreeMap<&str, Option<&Arc<StoreEntry>>> {
         let mut undone = BTreeMap::new();
+        // From the newest to the oldest: what was before the first change of a key replaces what was before later ones.
         for event in self.history.after(revision).rev() {
             let in_range =
                 event.key.starts_with(prefix) && after.is_none_or(|after| &*event.key > after);

@@ -81,6 +81,7 @@ impl KubeTransport {
     }
 
     async fn send(self, mut request: Request<Body>) -> Result<Response<WatchedBody>, RequestError> {
+        // Nothing here decompresses bodies.
         let identity = HeaderValue::from_static("identity");
         request.headers_mut().insert(ACCEPT_ENCODING, identity);
         let query = request.uri().query().unwrap_or_default();

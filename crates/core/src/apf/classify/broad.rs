@@ -109,6 +109,7 @@ impl BroadRules {
     pub(super) fn first(&self, subject: PartSet, request: &mut Request<'_>, best: u32) -> u32 {
         for &(word, mut bits) in self.row(subject) {
             super::count();
+            // Parts are in the order of their schemas, so none that follows is better.
             if self.schemas[part_of(word, bits)] >= best {
                 break;
             }
@@ -129,6 +130,7 @@ impl BroadRules {
         }
         if request.is_resource {
             bits &= match request.namespace() {
+                // In a rule, `*` is any namespace, but not cluster scope.
                 CLUSTER => self.bits(Place, CLUSTER, word),
                 namespace => self.any_or(Place, namespace, word),
             };
