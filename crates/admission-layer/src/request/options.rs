@@ -141,6 +141,7 @@ impl QueryParameters {
         match kind {
             "PodExecOptions" | "PodAttachOptions" => {
                 for key in ["stdin", "stdout", "stderr", "tty"] {
+                    // Go leaves out what is false.
                     if self.0.flag(key) == Some(true) {
                         options.insert(key.to_owned(), json!(true));
                     }

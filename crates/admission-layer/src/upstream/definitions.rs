@@ -99,12 +99,14 @@ impl CustomDefinitions {
             return Ok(Some(kept));
         }
         let _reading = self.turn_to_read().await;
+        // Whoever had the turn before may have read the same definition.
         if let Some(kept) = lock(&self.kept).get(&key, &at) {
             return Ok(Some(kept));
         }
         let Some(definition) = upstream.object(&key.0, share).await? else {
             return Ok(None);
         };
+        // It may have changed since its metadata was read: what is kept is told by what it was compiled from.
         let at = DefinitionVersion::of(&definition.value);
         let version = key.1.clone();
         let compile = move |definition: &Value| CustomSchema::of_version(definition, &version);

@@ -55,6 +55,7 @@ fn unite_data(secret: &mut Value) {
     if !texts.values().all(is_read) || !data.is_none_or(|data| data.is_object() || data.is_null()) {
         return;
     }
+    // The server's own type has no such field, not even an empty one.
     members.remove("stringData");
     if texts.is_empty() {
         return;
@@ -107,6 +108,7 @@ fn unite_first(members: Option<&mut Value>, first: &str, all: &str, member: Opti
         Some(member) => item.get(member)?.as_str(),
         None => item.as_str(),
     });
+    // As in the original, for older clients, which know nothing of the list.
     if !named.is_empty() && of_list != Some(named) {
         let item = match member {
             Some(member) => json!([{member: named}]),
