@@ -270,21 +270,26 @@ var questions = []question{
 		func(i *incidents) bool {
 			return i.shown(i.refusing, func(_ boardPanel, found []sample) bool { return found[0].Metric["user"] == "impatient" })
 		}),
-	onOverview("Who is starved?", func(i *incidents) *gateway { return i.unfair },
-		func(panel boardPanel, found []sample) bool {
-			share := map[string]float64{}
-			for _, one := range found {
-				share[one.Metric["flow"]] = value(one)
-			}
-			lowest, isThere := share["mouse"]
-			_, isRich := share["elephant"]
-			return strings.Contains(panel.Title, "fair share") && isThere && lowest < 0.5 && !isRich
+	{"Who is starved?",
+		func(i *incidents) bool {
+			// At a glance that somebody is, and below it who.
+			least := i.series(overviewBoard, "Least part of a fair share", i.unfair)["least"]
+			named := i.shown(i.unfair, func(panel boardPanel, found []sample) bool {
+				share := map[string]float64{}
+				for _, one := range found {
+					share[one.Metric["flow"]] = value(one)
+				}
+				lowest, isThere := share["mouse"]
+				_, isRich := share["elephant"]
+				return strings.Contains(panel.Title, "fair share") && isThere && lowest < 0.5 && !isRich
+			}, overviewBoard)
+			return named && least > 0 && least < 0.5
 		},
 		func(i *incidents) bool {
 			return i.shown(i.unfair, func(panel boardPanel, found []sample) bool {
 				return strings.HasPrefix(panel.Title, "Jain's index") && slices.ContainsFunc(found, func(s sample) bool { return value(s) < 0.7 })
 			})
-		}),
+		}},
 	{"Did a change of policy cause it?",
 		func(i *incidents) bool {
 			return i.annotated("Policy applied", i.changed) && !i.annotated("Policy applied", i.calm)

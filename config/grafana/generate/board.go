@@ -88,6 +88,8 @@ var (
 	unusual = &Bounds{Warn: 0.001, Bad: 1}
 	// is is for what has to be 1.
 	is = &Bounds{Warn: 1, Bad: 0.5}
+	// starved is for what a flow has of its fair share.
+	starved = &Bounds{Warn: 0.7, Bad: 0.5}
 	// waits: requests are refused after 15 s by default, and a quarter of that is an alert.
 	waits = &Bounds{Warn: 1, Bad: 3.75}
 )

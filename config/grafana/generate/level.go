@@ -16,7 +16,7 @@ var level = Board{
 			{Title: "Execution, mean", Kind: Stat, Unit: Seconds, Bounds: slow, Empty: "nothing executed", To: "fairgate-upstream",
 				About:   "How long requests execute on average. If this rises, the upstream is slow, and that fills the level.",
 				Queries: []Query{{Expr: `sum(rate(apiserver_flowcontrol_request_execution_seconds_sum{type="regular", @}[$__rate_interval])) / (sum(rate(apiserver_flowcontrol_request_execution_seconds_count{type="regular", @}[$__rate_interval])) > 0)`, Legend: "execution"}}},
-			{Title: "Seats now, of the nominal ones", Kind: Stat, Unit: Fraction, Bounds: &Bounds{Warn: 0.9, Bad: 0.5},
+			{Title: "Limit now, of the nominal one", Kind: Stat, Unit: Fraction, Bounds: &Bounds{Warn: 0.9, Bad: 0.5},
 				About:   "The current limit divided by the nominal one. Below 100 % the level has lent seats; if it is full then, it gets them back within seconds.",
 				Queries: []Query{{Expr: `sum(apiserver_flowcontrol_current_limit_seats{@}) / (sum(apiserver_flowcontrol_nominal_limit_seats{@}) > 0)`, Legend: "seats", Unit: Fraction}}},
 		}},

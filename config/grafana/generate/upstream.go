@@ -15,8 +15,8 @@ var upstream = Board{
 	About: "The API server behind the gateway, as the gateway sees it. All panels need metrics of fairgate.",
 	Rows: []Row{
 		{Title: "Connections", Panels: []Panel{
-			{Title: "Upstream can be reached (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "not connected yet",
-				About:   "Whether the last attempt to connect to the upstream succeeded. Needs a metric of fairgate.",
+			{Title: "An API server can be reached (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "not connected yet",
+				About:   "Whether the last attempt to connect to the upstream succeeded. Of several API servers one is enough. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min(fairgate_upstream_up{@})`, Legend: "up"}}},
 			slowUpstream,
 			{Title: "HTTP/2 streams, of their limit (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: nearLimit, Empty: "none used",
