@@ -379,21 +379,24 @@ impl SeatUser for FleetSeats {
         self.flow_control.note_elsewhere(now, of_level);
     }
 
-    fn division(&self) -> (FleetDivision, Seats) {
+    fn division(&self, reached: Seats) -> (FleetDivision, Seats) {
         let view = self.flow_control.dispatcher().view();
         let policy = view.policy();
+        let own = policy.settings().total_seats;
+        // Not more than all servers have that this gateway knows of: another one may have been configured with more.
+        let servers = self.servers.as_ref();
+        let total = servers.map_or(own, |servers| own.max(reached.min(servers.all_seats())));
         let division = FleetDivision {
-            levels: levels(policy),
+            levels: levels(policy, total),
             tenant_weight: policy.settings().tenant_weight,
             floor: self.floor,
         };
-        (division, policy.settings().total_seats)
+        (division, total)
     }
 }
 
-fn levels(policy: &Policy) -> Vec<FleetLevel> {
+fn levels(policy: &Policy, total: Seats) -> Vec<FleetLevel> {
     let share_sum = LevelLimits::share_sum(policy.levels());
-    let total = policy.settings().total_seats;
     let level = |spec| FleetLevel {
         limits: LevelLimits::of(spec, total, share_sum),
         name: spec.name.to_string(),

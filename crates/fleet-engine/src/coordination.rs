@@ -35,6 +35,12 @@ impl Coordination {
         coordinator.is_some_and(|known| Some(known.fence()) == fence && !known.is_deposed())
     }
 
+    /// The seats of the servers that some gateway reaches, as far as gateways tell; 0 without a coordinator.
+    pub(crate) fn widest_reach(&self) -> Seats {
+        let coordinator = self.coordinator.as_ref();
+        coordinator.and_then(Coordinator::widest_reach).unwrap_or(0)
+    }
+
     /// Whether the ledger must be read before it can go on. Forgets a coordinator whose time is over.
     pub(crate) fn wants_ledger(&mut self, fence: Option<Fence>) -> bool {
         if !self.is_active(fence) {

@@ -52,8 +52,9 @@ pub trait SeatUser: Send + Sync + 'static {
     /// What flows received at other gateways since the last time, and the tenants that have flows there from now on.
     fn note_elsewhere(&self, now: Time, elsewhere: Elsewhere);
 
-    /// How seats are to be divided, and how many the servers have.
-    fn division(&self) -> (FleetDivision, Seats);
+    /// How seats are to be divided, and how many the servers have: those that this gateway reaches, or `reached` if another one reaches
+    /// more, which this one would not know of.
+    fn division(&self, reached: Seats) -> (FleetDivision, Seats);
 }
 
 /// What a member of a fleet is made of.
@@ -407,7 +408,8 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
 
     /// Divides the seats, if this gateway is elected.
     async fn coordinate(&mut self, fence: Option<Fence>) {
-        let (division, limit) = self.parts.seats.division();
+        let reached = self.coordination.widest_reach();
+        let (division, limit) = self.parts.seats.division(reached);
         let turn = self.coordination_turn(fence, &division, limit);
         if let Err(error) = turn.await {
             self.failed(&error);

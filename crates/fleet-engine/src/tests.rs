@@ -209,7 +209,7 @@ impl SeatUser for Site {
         *lock(&self.flows_elsewhere) = tenants.map(|tenant| tenant.flows).sum();
     }
 
-    fn division(&self) -> (FleetDivision, Seats) {
+    fn division(&self, _reached: Seats) -> (FleetDivision, Seats) {
         let limits = LevelLimits {
             nominal: LIMIT,
             min: LIMIT,

@@ -104,6 +104,15 @@ impl Coordinator {
         self.limit = limit;
     }
 
+    /// The seats of the servers that the gateway reaches that reaches most; `None` if no gateway tells. The report of a silent gateway says
+    /// what it reached before.
+    pub fn widest_reach(&self) -> Option<Seats> {
+        let reports = self.reports.values().map(|(_, report)| report);
+        let present =
+            reports.filter(|report| !report.leaving && !self.silent.contains(&report.gateway));
+        present.filter_map(|report| report.reach).max()
+    }
+
     /// Its fencing token.
     pub fn fence(&self) -> Fence {
         self.fence

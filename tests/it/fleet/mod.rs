@@ -457,14 +457,23 @@ fn servers_with<const N: usize>(seats: [usize; N]) -> ([Arc<Server>; N], Arc<Exe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_does_not_reach_a_server_leaves_its_seats_to_the_others() {
+    leaves_the_seats_of_a_server(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_that_does_not_reach_a_server_divides_its_seats_all_the_same() {
+    leaves_the_seats_of_a_server(0).await;
+}
+
+/// The gateway that is so many after the coordinator does not reach a server.
+async fn leaves_the_seats_of_a_server(after_coordinator: usize) {
     let (servers, _) = servers_with([6, 12]);
     let mut members = three_before(&servers).await;
-    // Who coordinates says how many seats there are: those of the servers that it reaches.
     let cut_off = soon(async {
         loop {
             for (index, member) in members.iter().enumerate() {
                 if member.fleet().await["coordinator"] == true {
-                    return (index + 1) % members.len();
+                    return (index + after_coordinator) % members.len();
                 }
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -341,6 +341,15 @@ impl UpstreamServers {
         self.list.load()
     }
 
+    /// The seats of all servers, whether or not they can be reached now.
+    pub fn all_seats(&self) -> Seats {
+        let list = self.list.load();
+        let listed = list
+            .iter()
+            .filter(|server| server.is_listed.load(Ordering::Relaxed));
+        listed.map(|server| server.load.seats()).sum()
+    }
+
     /// Where requests wait for room at any server.
     pub fn places(&self) -> &Arc<Places> {
         &self.places
