@@ -102,9 +102,14 @@ func (h *Hosted) config(t *testing.T) *rest.Config {
 	config := must[*rest.Config](t)(clientcmd.BuildConfigFromFlags("", h.Admin))
 	config.QPS = -1
 	if len(h.alternate) > 0 {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &inTurn{hosts: h.alternate, next: next} })
+		config.Wrap(alternate(h.alternate))
 	}
 	return config
+}
+
+// alternate has each request go to the next of several hosts.
+func alternate(hosts []string) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return &inTurn{hosts: hosts, next: next} }
 }
 
 // inTurn sends each request to the next of several hosts.

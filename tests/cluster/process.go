@@ -65,6 +65,16 @@ func startProcess(dir, name, program string, args ...string) (*process, error) {
 	return p, nil
 }
 
+// hasEnded says whether it runs no more.
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // stop signals the process to end, and kills it after the grace period. It returns the exit error.
 func (p *process) stop(grace time.Duration) error {
 	if p == nil {
