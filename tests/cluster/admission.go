@@ -84,7 +84,8 @@ var evaluatedKinds = func() []string {
 	limit := `"most":{"type":"integer"},"step":{"type":"string"},"tags":{"type":"array","items":{"type":"string"},"x-kubernetes-list-type":"set"},"list":{"type":"array","items":{"type":"string"}},` +
 		`"rules":{"type":"array","items":{"type":"object","required":["name","port"],"properties":{"name":{"type":"string"},"port":{"type":"integer"},"verbs":{"type":"array","items":{"type":"string"}}}},` +
 		`"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["port","name"]},"box":{"type":"object","properties":{"a":{"type":"string"}},"x-kubernetes-map-type":"atomic"},` +
-		`"free":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"map":{"type":"object","additionalProperties":{"type":"string"}}`
+		`"free":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"map":{"type":"object","additionalProperties":{"type":"string"}},` +
+		`"pod":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true},"either":{"x-kubernetes-int-or-string":true},"any":{"x-kubernetes-preserve-unknown-fields":true}`
 	return []string{
 		definition("things", "Thing", "Namespaced", version("v1", true, thing, subresources)+","+version("v2", false, thing, subresources)),
 		definition("limits", "Limit", "Namespaced", version("v1", true, limit, "")),

@@ -157,12 +157,21 @@ func otherKinds() []echoedKind {
 	}
 }
 
+// ownedParts has each kind of value that is owned in another way, and changedParts changes some of each, and keeps some.
+const (
+	ownedParts = `{"tags":["x","<y>"],"list":["x"],"rules":[{"name":"a","port":1,"verbs":["get"]},{"name":"a","port":2},{"name":"b","port":1}],"box":{"a":"b"},"map":{"k":"v","l":"v"},"free":{"a":{"b":[{"c":1}]},"d":{},"e":"f"},` +
+		`"pod":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{"l":"v","m":"v"},"finalizers":["example.com/a"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"n","uid":"u"}]},"spec":{"a":[{"b":1}]}},"either":5,"any":"text"}`
+	changedParts = `{"tags":["<y>","z"],"list":["x","y"],"rules":[{"name":"a","port":1,"verbs":["put"]},{"name":"b","port":1},{"name":"c","port":3}],"box":{"a":"c"},"map":{"k":"w","l":"v"},"free":{"a":{"b":[]},"d":{"g":1},"e":"f"},` +
+		`"pod":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","labels":{"l":"w","m":"v"},"finalizers":["example.com/b"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"o","uid":"u"},{"apiVersion":"v1","kind":"Pod","name":"n","uid":"w"}]},"spec":{"a":[{"b":1}]}},"either":"5%","any":{"b":"c"}}`
+)
+
 func customKinds() []echoedKind {
 	phase, seen := exemptPhase("phase", "Exempt")
 	return []echoedKind{
 		withStatus(echoedKind{session: "things", path: "judged.example.com/v1:things", document: standard("judged.example.com/v1", "Thing", `,"spec":{"colour":"red"}`), change: `spec.colour="blue"`}, phase, seen, echoedScale()),
 		withStatus(echoedKind{session: "things-v2", path: "judged.example.com/v2:things", document: standard("judged.example.com/v2", "Thing", `,"spec":{"colour":"red"}`), change: `spec.colour="blue"`}, phase, seen, echoedScale()),
 		{session: "limits", path: "judged.example.com/v1:limits", document: standard("judged.example.com/v1", "Limit", `,"spec":{"most":5,"tags":["x","<y>"],"list":["x"],"rules":[{"name":"a","port":1,"verbs":["get"]},{"name":"a","port":2}],"box":{"a":"b"},"free":{"a":{"b":[{"c":1}]},"d":{}},"map":{"k":"v"}}`), change: `spec.most=6`, exempt: phase, seen: seen},
+		{session: "parts", path: "judged.example.com/v1:limits", document: standard("judged.example.com/v1", "Limit", `,"spec":`+ownedParts), change: `spec=` + changedParts, exempt: phase, seen: seen},
 		{session: "ceilings", path: "judged.example.com/v1:ceilings", cluster: true, document: standard("judged.example.com/v1", "Ceiling", `,"spec":{"most":5}`), change: `spec.most=6`},
 	}
 }

@@ -360,7 +360,7 @@ impl Evaluation {
             decoded: None,
             reading,
             fidelity: self.plan.fidelity,
-            strategy: self.strategy(schema.as_deref()),
+            strategy: self.strategy(schema.as_ref()),
             schema,
             fresh: Fresh::new(self.evaluator.clock.unix_seconds()),
             is_new: self.plan.facts.verb == WriteVerb::Create,

@@ -38,7 +38,7 @@ impl Evaluation {
     /// # Errors
     ///
     /// It could not be read.
-    pub(crate) async fn custom_schema(&self) -> Result<Option<Arc<CustomSchema>>, Unevaluated> {
+    pub(crate) async fn custom_schema(&self) -> Result<Option<CustomSchema>, Unevaluated> {
         let facts = &self.plan.facts;
         let is_as_sent = self.plan.fidelity == Fidelity::AsSent;
         if is_as_sent || evaluated_object::is_of_kubernetes(&facts.group) || facts.has_table() {
@@ -52,7 +52,7 @@ impl Evaluation {
     /// # Errors
     ///
     /// It could not be read.
-    pub(crate) async fn definition(&self) -> Result<Option<Arc<CustomSchema>>, Unevaluated> {
+    pub(crate) async fn definition(&self) -> Result<Option<CustomSchema>, Unevaluated> {
         let facts = &self.plan.facts;
         let (upstream, share) = (self.evaluator.upstream.clone(), self.share.another());
         let definitions = Arc::clone(&self.evaluator.definitions);

@@ -11,17 +11,20 @@
 //!
 //! Not here: validation.
 
-mod owned_fields;
+mod owned_types;
 #[cfg(test)]
 mod tests;
 mod unknown_fields;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use serde_json::{Map, Value};
 
-pub use self::owned_fields::owned_member;
-use self::{owned_fields::OwnedParts, unknown_fields::UnknownFields};
+pub use self::owned_types::CustomType;
+pub(crate) use self::owned_types::{
+    CustomList, CustomMember, CustomParts, MemberType, StoredPaths,
+};
+use self::{owned_types::OwnedParts, unknown_fields::UnknownFields};
 use crate::schema::{
     canonical::{self, TypeError},
     meta_v1::OBJECT_META,
@@ -48,17 +51,31 @@ pub enum CustomObjectError {
     TooManyDefaults,
 }
 
-/// What the schema of one version of a custom resource says about which members are kept and added.
+/// What a `CustomResourceDefinition` says about the members of its resources, in all versions.
 #[derive(Debug)]
-pub struct CustomSchema {
-    root: SchemaNode,
+pub struct CustomDefinition {
+    versions: Vec<CustomVersion>,
     /// Whether nothing is pruned (`spec.preserveUnknownFields`, which only old definitions have).
     keeps_all: bool,
-    /// Whether the status is written by a subresource of its own.
-    has_status: bool,
-    /// Whether items of lists, or members of any name, may have defaults.
-    repeats_defaults: bool,
+    has_webhook: bool,
     bytes: usize,
+}
+
+#[derive(Debug)]
+struct CustomVersion {
+    name: Box<str>,
+    root: SchemaNode,
+    has_schema: bool,
+    has_status: bool,
+    repeats_defaults: bool,
+}
+
+/// What the schema of one version of a custom resource says about which members are kept and added, and how they are owned.
+#[derive(Clone, Debug)]
+pub struct CustomSchema {
+    definition: Arc<CustomDefinition>,
+    /// Which of its versions it is.
+    at: usize,
 }
 
 /// A structural schema.
@@ -113,55 +130,87 @@ enum Member<'a> {
     Of(&'a SchemaNode),
 }
 
-impl CustomSchema {
-    /// The schema of a version in a `CustomResourceDefinition` (`apiextensions.k8s.io/v1`); `None` if that has no such version. A version
-    /// without a schema keeps only apiVersion, kind and metadata.
+impl CustomDefinition {
+    /// Reads a `CustomResourceDefinition` (`apiextensions.k8s.io/v1`). A version without a schema keeps only apiVersion, kind and metadata.
     ///
     /// Costs time and memory linear in the size of the definition.
-    pub fn of_version(definition: &Value, version: &str) -> Option<Self> {
+    pub fn new(definition: &Value) -> Self {
         let spec = &definition["spec"];
-        let mut versions = spec["versions"].as_array()?.iter();
-        let version = versions.find(|one| one["name"] == version)?;
         let mut bytes = size_of::<Self>();
-        let schema = version.pointer("/schema/openAPIV3Schema");
-        let mut root = schema.map_or_else(SchemaNode::default, |schema| {
-            SchemaNode::new(schema, &mut bytes)
+        let versions = spec["versions"].as_array().into_iter().flatten();
+        let versions = versions.map(|version| {
+            let schema = version.pointer("/schema/openAPIV3Schema");
+            let mut root = schema.map_or_else(SchemaNode::default, |schema| {
+                SchemaNode::new(schema, false, &mut bytes)
+            });
+            root.is_resource = true;
+            let name = version["name"].as_str().unwrap_or_default();
+            bytes += size_of::<CustomVersion>() + name.len();
+            CustomVersion {
+                name: name.into(),
+                repeats_defaults: root.repeats_defaults(false),
+                root,
+                has_schema: schema.is_some(),
+                has_status: version["subresources"]["status"].is_object(),
+            }
         });
-        root.is_resource = true;
-        Some(Self {
-            repeats_defaults: root.repeats_defaults(false),
-            root,
+        Self {
+            versions: versions.collect(),
             keeps_all: spec["preserveUnknownFields"] == true,
-            has_status: version["subresources"]["status"].is_object(),
+            has_webhook: spec["conversion"]["strategy"] == "Webhook",
             bytes,
-        })
+        }
     }
 
-    /// Whether the version has the subresource `status`, so that writes of the object itself leave the status as it is.
-    pub fn has_status(&self) -> bool {
-        self.has_status
-    }
-
-    /// Whether a short object may have long defaults, because items of lists, or members of any name, have some.
-    pub fn repeats_defaults(&self) -> bool {
-        self.repeats_defaults
+    /// The schema of a version; `None` if there is no such version.
+    pub fn version(self: &Arc<Self>, name: &str) -> Option<CustomSchema> {
+        let at = self.versions.iter().position(|one| *one.name == *name)?;
+        let definition = Arc::clone(self);
+        Some(CustomSchema { definition, at })
     }
 
     /// About how many bytes it takes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+impl CustomSchema {
+    /// The schema of a version in a `CustomResourceDefinition`, as [`CustomDefinition`] reads it; `None` if that has no such version.
+    pub fn of_version(definition: &Value, version: &str) -> Option<Self> {
+        Arc::new(CustomDefinition::new(definition)).version(version)
+    }
+
+    fn version(&self) -> &CustomVersion {
+        &self.definition.versions[self.at]
+    }
+
+    /// Whether the version has the subresource `status`, so that writes of the object itself leave the status as it is.
+    pub fn has_status(&self) -> bool {
+        self.version().has_status
+    }
+
+    /// Whether a short object may have long defaults, because items of lists, or members of any name, have some.
+    pub fn repeats_defaults(&self) -> bool {
+        self.version().repeats_defaults
+    }
+
+    /// Whether a webhook converts objects between the versions. Otherwise they are the same in all versions.
+    pub fn has_webhook(&self) -> bool {
+        self.definition.has_webhook
+    }
 
     /// Returns the paths of unknown fields.
     fn apply(&self, object: &mut Value) -> Result<Vec<String>, CustomObjectError> {
         let (mut unknown, mut all) = (UnknownFields::default(), Vec::new());
-        self.root.fill(object, &mut DefaultRoom(MAX_DEFAULTS))?;
-        if !self.keeps_all {
-            self.root.prune(object, &mut unknown);
+        let root = &self.version().root;
+        root.fill(object, &mut DefaultRoom(MAX_DEFAULTS))?;
+        if !self.definition.keeps_all {
+            root.prune(object, &mut unknown);
             all = unknown.take_sorted();
-            self.root.drop_nulls(object);
+            root.drop_nulls(object);
         }
-        self.root.read_embedded(object, &mut unknown)?;
+        root.read_embedded(object, &mut unknown)?;
         all.extend(unknown.take_sorted());
         Ok(all)
     }
@@ -218,11 +267,14 @@ fn read_metadata(metadata: &Value, unknown: &mut UnknownFields) -> Result<Value,
 }
 
 impl SchemaNode {
-    fn new(schema: &Value, bytes: &mut usize) -> Self {
+    /// `is_open` is whether a schema around it keeps unknown members.
+    fn new(schema: &Value, is_open: bool, bytes: &mut usize) -> Self {
         let is = |key: &str| schema[key] == true;
+        let keeps_unknown = is("x-kubernetes-preserve-unknown-fields");
+        let is_open = is_open || keeps_unknown;
         let mut new = |schema: &Value| {
             *bytes += size_of::<Self>();
-            Self::new(schema, bytes)
+            Self::new(schema, is_open, bytes)
         };
         let others = match &schema["additionalProperties"] {
             Value::Bool(_) => OtherMembers::Any,
@@ -244,13 +296,13 @@ impl SchemaNode {
         });
         *bytes += default.as_ref().map_or(0, |default| default.bytes);
         Self {
-            parts: OwnedParts::of(schema),
+            parts: OwnedParts::of(schema, is_open),
             default,
             members,
             others,
             items,
             is_nullable: is("nullable"),
-            keeps_unknown: is("x-kubernetes-preserve-unknown-fields"),
+            keeps_unknown,
             is_resource: is("x-kubernetes-embedded-resource"),
         }
     }

@@ -8,8 +8,8 @@ use fairgate_objects::{
     kind::Kind,
     kinds::KINDS,
     object,
-    schema::{Struct, canonical},
-    ssa::{ApplyError, ManagedKind, WriteContext, apply, track_update},
+    schema::canonical,
+    ssa::{ApplyError, ManagedKind, ObjectType, WriteContext, apply, track_update},
 };
 use serde_json::Value;
 
@@ -66,8 +66,9 @@ impl FirstKind {
 }
 
 impl ManagedKind for FirstKind {
-    fn shape(&self, api_version: &str) -> Option<&'static Struct> {
-        self.version(api_version).map(|version| version.shape)
+    fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>> {
+        let version = self.version(api_version)?;
+        Some(ObjectType::Table(version.shape))
     }
 
     fn convert(&self, object: &Value, to: &str) -> Option<Value> {

@@ -1,8 +1,6 @@
 //! The object that the body of a write describes: read, or applied to the stored one as a patch, and completed with what a
 //! server would keep or add.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use fairgate_apihttp::{content_type::PatchType, status_error::StatusError};
 use fairgate_objects::{
@@ -55,7 +53,7 @@ pub(crate) struct BodyObject {
     /// What the server makes of it; `None` if only the server knows, and the object is then not evaluated by this body.
     pub(crate) strategy: Option<WriteStrategy>,
     /// The schema of a custom resource, by which the server prunes it.
-    pub(crate) schema: Option<Arc<CustomSchema>>,
+    pub(crate) schema: Option<CustomSchema>,
     /// What the server sets in a new object.
     pub(crate) fresh: Fresh,
     /// Whether the request creates the object, which then may name it.
@@ -125,8 +123,8 @@ impl BodyObject {
 
     /// Whether setting the defaults may take long, though the body is short: of many small objects each gets some.
     fn may_have_many_defaults(&self) -> bool {
-        let repeats = |schema: &CustomSchema| schema.repeats_defaults();
-        if self.schema.as_deref().is_some_and(repeats) {
+        let schema = self.schema.as_ref();
+        if schema.is_some_and(CustomSchema::repeats_defaults) {
             return self.bytes.len() > FEW_OBJECTS;
         }
         self.has_defaults
@@ -157,7 +155,7 @@ impl BodyObject {
                 let validation = self.strictness.validation;
                 let mut patched = objects::patched(format, old, &self.bytes, facts, validation)?;
                 if is_custom {
-                    let read = custom::as_read(&mut patched.value, self.schema.as_deref());
+                    let read = custom::as_read(&mut patched.value, self.schema.as_ref());
                     let unknown = read.map_err(|error| patched.refused(error.to_string()))?;
                     patched.problems.extend(unknown);
                 }
@@ -201,7 +199,7 @@ impl BodyObject {
             && let Some(strategy) = self.strategy
         {
             let owner = self.owner.as_deref();
-            let owner = owner.map(|owner| (owner, self.schema.as_deref()));
+            let owner = owner.map(|owner| (owner, self.schema.as_ref()));
             let applied = strategy.apply(&mut object, old, facts, &self.fresh, owner);
             applied.map_err(|error| StatusError::bad_request(error.to_string()))?;
         }
@@ -266,7 +264,7 @@ impl BodyObject {
                 let checked = codec::check_custom_type(&object, &self.bytes, expected);
                 checked.map_err(|error| StatusError::bad_request(error.to_string()))?;
             }
-            let read = custom::as_read(&mut object, self.schema.as_deref());
+            let read = custom::as_read(&mut object, self.schema.as_ref());
             unknown = read.map_err(|error| refuse(error.to_string()))?;
         }
         self.strictness.check(unknown, facts, refuse)?;

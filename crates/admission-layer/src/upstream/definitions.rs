@@ -8,7 +8,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use fairgate_core::sync::{Mutex, lock};
-use fairgate_objects::custom::CustomSchema;
+use fairgate_objects::custom::{CustomDefinition, CustomSchema};
 use serde_json::Value;
 use tokio::sync::MutexGuard;
 
@@ -22,25 +22,25 @@ const MAX_KEPT: usize = 32 << 20;
 /// How long a write waits for the definitions that others read.
 const OTHERS_READ: Duration = Duration::from_millis(500);
 
-/// The schemas that were read.
+/// The definitions that were read.
 #[derive(Debug, Default)]
 pub(crate) struct CustomDefinitions {
-    kept: Mutex<KeptSchemas>,
+    kept: Mutex<KeptDefinitions>,
     /// Who has it reads a definition. Others wait for that, and then find it here.
     reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct KeptSchemas {
-    /// By path of the definition and version of the resource.
-    schemas: HashMap<(String, String), KeptSchema>,
+struct KeptDefinitions {
+    /// By path.
+    definitions: HashMap<String, KeptDefinition>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct KeptSchema {
+struct KeptDefinition {
     at: DefinitionVersion,
-    schema: Arc<CustomSchema>,
+    definition: Arc<CustomDefinition>,
 }
 
 /// Which state of a definition it is.
@@ -59,22 +59,23 @@ impl DefinitionVersion {
     }
 }
 
-impl KeptSchemas {
-    fn get(&self, key: &(String, String), at: &DefinitionVersion) -> Option<Arc<CustomSchema>> {
-        let kept = self.schemas.get(key)?;
-        (kept.at == *at && at.is_stated()).then(|| Arc::clone(&kept.schema))
+impl KeptDefinitions {
+    fn get(&self, path: &str, at: &DefinitionVersion) -> Option<Arc<CustomDefinition>> {
+        let kept = self.definitions.get(path)?;
+        (kept.at == *at && at.is_stated()).then(|| Arc::clone(&kept.definition))
     }
 
-    fn keep(&mut self, key: (String, String), at: DefinitionVersion, schema: &Arc<CustomSchema>) {
-        if let Some(before) = self.schemas.remove(&key) {
-            self.bytes -= before.schema.bytes();
+    fn keep(&mut self, path: String, at: DefinitionVersion, definition: &Arc<CustomDefinition>) {
+        if let Some(before) = self.definitions.remove(&path) {
+            self.bytes -= before.definition.bytes();
         }
-        if self.bytes + schema.bytes() > MAX_KEPT {
-            (self.bytes, self.schemas) = (0, HashMap::new());
+        if self.bytes + definition.bytes() > MAX_KEPT {
+            (self.bytes, self.definitions) = (0, HashMap::new());
         }
-        self.bytes += schema.bytes();
-        let schema = Arc::clone(schema);
-        self.schemas.insert(key, KeptSchema { at, schema });
+        self.bytes += definition.bytes();
+        let definition = Arc::clone(definition);
+        self.definitions
+            .insert(path, KeptDefinition { at, definition });
     }
 }
 
@@ -83,39 +84,49 @@ impl CustomDefinitions {
     ///
     /// # Errors
     ///
-    /// The definition could not be read.
+    /// The definition could not be read, or has no such version.
     pub(crate) async fn schema(
         &self,
         upstream: &UpstreamReader,
-        key: (String, String),
+        (path, version): (String, String),
         share: BodyShare,
-    ) -> Result<Option<Arc<CustomSchema>>, ReadFailure> {
-        let read = upstream.object_metadata(&key.0, share.another()).await?;
+    ) -> Result<Option<CustomSchema>, ReadFailure> {
+        let definition = self.definition(upstream, path, share).await?;
+        let schema = |definition: Arc<CustomDefinition>| {
+            let schema = definition.version(&version);
+            schema.ok_or_else(|| format!("it has no version {version}").into())
+        };
+        definition.map(schema).transpose()
+    }
+
+    async fn definition(
+        &self,
+        upstream: &UpstreamReader,
+        path: String,
+        share: BodyShare,
+    ) -> Result<Option<Arc<CustomDefinition>>, ReadFailure> {
+        let read = upstream.object_metadata(&path, share.another()).await?;
         let Some(metadata) = read else {
             return Ok(None);
         };
         let at = DefinitionVersion::of(&metadata.value);
-        if let Some(kept) = lock(&self.kept).get(&key, &at) {
+        if let Some(kept) = lock(&self.kept).get(&path, &at) {
             return Ok(Some(kept));
         }
         let _reading = self.turn_to_read().await;
         // Whoever had the turn before may have read the same definition.
-        if let Some(kept) = lock(&self.kept).get(&key, &at) {
+        if let Some(kept) = lock(&self.kept).get(&path, &at) {
             return Ok(Some(kept));
         }
-        let Some(definition) = upstream.object(&key.0, share).await? else {
+        let Some(definition) = upstream.object(&path, share).await? else {
             return Ok(None);
         };
         // It may have changed since its metadata was read: what is kept is told by what it was compiled from.
         let at = DefinitionVersion::of(&definition.value);
-        let version = key.1.clone();
-        let compile = move |definition: &Value| CustomSchema::of_version(definition, &version);
-        let Some(schema) = upstream.made_of(definition, compile).await? else {
-            return Err(format!("it has no version {}", key.1).into());
-        };
-        let schema = Arc::new(schema);
-        lock(&self.kept).keep(key, at, &schema);
-        Ok(Some(schema))
+        let compiled = upstream.made_of(definition, CustomDefinition::new).await?;
+        let compiled = Arc::new(compiled);
+        lock(&self.kept).keep(path, at, &compiled);
+        Ok(Some(compiled))
     }
 
     /// Whose turn it is reads a definition for all who wait. It may take long if its user causes much work: the others read
@@ -144,26 +155,27 @@ mod tests {
 
     #[test]
     fn a_schema_is_that_of_the_definition_in_this_version_and_what_is_kept_is_bounded() {
-        let mut kept = KeptSchemas::default();
-        let key = |number: usize| (number.to_string(), "v1".to_owned());
+        let mut kept = KeptDefinitions::default();
+        let path = |number: usize| number.to_string();
         let at = |version: &str| {
             DefinitionVersion::of(&json!({"metadata": {"uid": "u", "resourceVersion": version}}))
         };
-        let schema = json!({"spec": {"versions": [{"name": "v1"}]}});
-        let schema = Arc::new(CustomSchema::of_version(&schema, "v1").unwrap());
-        kept.keep(key(1), at("1"), &schema);
-        assert!(kept.get(&key(1), &at("1")).is_some());
-        assert!(kept.get(&key(1), &at("2")).is_none() && kept.get(&key(2), &at("1")).is_none());
-        kept.keep(key(1), at("2"), &schema);
-        assert_eq!(kept.bytes, schema.bytes());
+        let definition = json!({"spec": {"versions": [{"name": "v1"}]}});
+        let definition = Arc::new(CustomDefinition::new(&definition));
+        kept.keep(path(1), at("1"), &definition);
+        assert!(kept.get(&path(1), &at("1")).is_some());
+        assert!(kept.get(&path(1), &at("2")).is_none() && kept.get(&path(2), &at("1")).is_none());
+        kept.keep(path(1), at("2"), &definition);
+        assert_eq!(kept.bytes, definition.bytes());
         // A server that does not say any version is asked each time.
-        kept.keep(key(2), at(""), &schema);
-        assert!(kept.get(&key(2), &at("")).is_none());
-        let most = MAX_KEPT / schema.bytes();
+        kept.keep(path(2), at(""), &definition);
+        assert!(kept.get(&path(2), &at("")).is_none());
+        let most = MAX_KEPT / definition.bytes();
         for number in 0..most + 2 {
-            kept.keep(key(number), at("1"), &schema);
-            assert!(kept.bytes <= MAX_KEPT && kept.bytes == kept.schemas.len() * schema.bytes());
+            kept.keep(path(number), at("1"), &definition);
+            let all = kept.definitions.len();
+            assert!(kept.bytes <= MAX_KEPT && kept.bytes == all * definition.bytes());
         }
-        assert!(kept.schemas.len() < most);
+        assert!(kept.definitions.len() < most);
     }
 }

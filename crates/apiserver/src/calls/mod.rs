@@ -348,8 +348,9 @@ const DEEPEST_FIELDS: usize = 100;
 pub(super) struct OwnedKind(pub(super) &'static Kind);
 
 impl ssa::ManagedKind for OwnedKind {
-    fn shape(&self, api_version: &str) -> Option<&'static fairgate_objects::schema::Struct> {
-        self.version(api_version).map(|version| version.shape)
+    fn object_type(&self, api_version: &str) -> Option<ssa::ObjectType<'_>> {
+        let version = self.version(api_version)?;
+        Some(ssa::ObjectType::Table(version.shape))
     }
 
     fn deepest_fields(&self) -> usize {

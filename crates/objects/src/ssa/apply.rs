@@ -14,11 +14,12 @@ use super::{
     last_applied,
     managers::{ManagerEntry, ManagerKey, ManagerOperation, Managers, set_managed_fields},
     merge, prune,
+    shape::ValueType,
     updater::{Updater, strip},
     validate::{DuplicateItems, SchemaErrors, validate},
     versioned_object::VersionedObject,
 };
-use crate::schema::{Struct, Type};
+use crate::schema::meta_v1::OBJECT_META;
 
 /// The manager of all fields that existed before the object was tracked.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -80,16 +81,16 @@ pub fn apply(
 }
 
 /// The result of an apply.
-struct Applied {
+struct Applied<'a> {
     /// `None` if the live object needs no change.
-    changed: Option<VersionedObject>,
+    changed: Option<VersionedObject<'a>>,
     managers: Managers,
 }
 
-impl Applied {
+impl Applied<'_> {
     fn into_object(
         self,
-        live: &VersionedObject,
+        live: &VersionedObject<'_>,
         config: &Value,
         context: &WriteContext<'_>,
     ) -> Value {
@@ -102,8 +103,8 @@ impl Applied {
     }
 }
 
-impl Updater<'_> {
-    fn start(&self, live: Option<&Value>) -> Result<(VersionedObject, Managers), ApplyError> {
+impl<'a> Updater<'a> {
+    fn start(&self, live: Option<&Value>) -> Result<(VersionedObject<'a>, Managers), ApplyError> {
         let version = self.context.api_version;
         let unserved = || ApplyError::Internal(format!("{version} is not served"));
         let Some(live) = live else {
@@ -120,16 +121,16 @@ impl Updater<'_> {
     }
 
     /// The applied object, if it may be applied here.
-    fn checked(&self, config: &Value) -> Result<VersionedObject, ApplyError> {
+    fn checked(&self, config: &Value) -> Result<VersionedObject<'a>, ApplyError> {
         let version = self.context.api_version;
-        let Some(shape) = self.kinds.shape(version) else {
+        let Some(shape) = self.kinds.object_type(version) else {
             return Err(ApplyError::Internal(format!("{version} is not served")));
         };
-        if config["apiVersion"] != version || config["kind"] != shape.name {
+        if config["apiVersion"] != version || config["kind"] != shape.kind() {
             let message = format!("invalid object type: {}", group_version_kind(config));
             return Err(ApplyError::BadRequest(message));
         }
-        check_managed_fields(shape, config)?;
+        check_managed_fields(config)?;
         let unserved = || ApplyError::Internal(format!("{version} is not served"));
         let config_body =
             VersionedObject::with_entries(self.kinds, config, version).ok_or_else(unserved)?;
@@ -142,7 +143,7 @@ impl Updater<'_> {
     /// Gives all existing fields to a separate manager.
     fn begin_tracking(
         &self,
-        live: &VersionedObject,
+        live: &VersionedObject<'a>,
         managers: &mut Managers,
     ) -> Result<(), ApplyError> {
         let Some(zero) = VersionedObject::zero(self.kinds, live.version()) else {
@@ -158,11 +159,11 @@ impl Updater<'_> {
 
     fn attempt(
         &self,
-        live: &VersionedObject,
-        config: &VersionedObject,
+        live: &VersionedObject<'a>,
+        config: &VersionedObject<'a>,
         mut managers: Managers,
         force: bool,
-    ) -> Result<Applied, ConflictSet> {
+    ) -> Result<Applied<'a>, ConflictSet> {
         let version = live.version();
         let identity = ManagerKey::new(
             self.context.manager_name(),
@@ -173,7 +174,7 @@ impl Updater<'_> {
         let time = managers.get(&identity).and_then(|entry| entry.time.clone());
         self.reconcile(&mut managers);
         let last = managers.remove(&identity);
-        let claim = field_set(&config.ty(), config.value());
+        let claim = field_set(config.ty(), config.value());
         let entry = ManagerEntry {
             version: version.to_owned(),
             set: claim.without_trees(&self.reset_fields(version)),
@@ -181,7 +182,7 @@ impl Updater<'_> {
         };
         managers.insert(identity.clone(), entry);
 
-        let merged = live.with(merge::merge(&live.ty(), live.value(), config.value()));
+        let merged = live.with(merge::merge(live.ty(), live.value(), config.value()));
         let new = match last {
             Some(last) => prune::prune(self.kinds, merged, &managers, &last),
             None => merged,
@@ -201,17 +202,13 @@ impl Updater<'_> {
 
 /// Refuses `managedFields` in the applied object. Anything but a list is left to the validation by
 /// schema.
-fn check_managed_fields(shape: &Struct, config: &Value) -> Result<(), ApplyError> {
+fn check_managed_fields(config: &Value) -> Result<(), ApplyError> {
     let sent = &config["metadata"]["managedFields"];
     if !sent.is_array() {
         return Ok(());
     }
-    let metadata = shape.field("metadata").map(|field| field.ty);
-    let Some(Type::Object(metadata)) = metadata else {
-        return Ok(());
-    };
-    let list = metadata.field("managedFields").map(|field| field.ty);
-    match list.map(|list| validate(&list, sent, DuplicateItems::Allowed)) {
+    let list = OBJECT_META.field("managedFields").map(|field| field.ty);
+    match list.map(|list| validate(ValueType::Table(list), sent, DuplicateItems::Allowed)) {
         Some(Ok(())) => Err(ApplyError::BadRequest(
             "metadata.managedFields must be nil".to_owned(),
         )),

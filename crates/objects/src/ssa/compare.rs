@@ -11,9 +11,8 @@ use serde_json::Value;
 use super::{
     path::{PathElement, same},
     path_set::PathSet,
-    shape::{MergeKind, field_type, fields, item_step, items, merge_kind},
+    shape::{ItemList, MergeKind, ValueType, field_type, fields, item_step, items, merge_kind},
 };
-use crate::schema::{List, Type};
 
 /// What changed from an old object to a new one. No path is in more than one of the sets.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +31,12 @@ impl Comparison {
         let mut set = self.modified.clone();
         set.unite(self.added.clone());
         set
+    }
+
+    fn unite(&mut self, other: Self) {
+        self.removed.unite(other.removed);
+        self.modified.unite(other.modified);
+        self.added.unite(other.added);
     }
 
     fn attach(&mut self, step: &PathElement, change: Option<ValueChange>, below: Self) {
@@ -54,17 +59,41 @@ enum ValueChange {
 }
 
 /// Compares two values of one type.
-pub(super) fn compare(ty: &Type, old: &Value, new: &Value) -> Comparison {
+pub(super) fn compare(ty: ValueType<'_>, old: &Value, new: &Value) -> Comparison {
     visit(ty, Some(old), Some(new)).1
 }
 
-fn visit(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> (Option<ValueChange>, Comparison) {
+fn visit(
+    ty: ValueType<'_>,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> (Option<ValueChange>, Comparison) {
+    let [before, after] = [old, new].map(|value| merge_kind(ty, value));
+    if new.is_none() {
+        return visit_as(before, ty, old, new);
+    }
+    let (mut change, mut below) = visit_as(after, ty, old, new);
+    // A type of a custom resource may allow an object instead of a scalar: then it is both.
+    if old.is_some() && !before.is_as(after) {
+        let (other, others) = visit_as(before, ty, old, new);
+        change = change.or(other);
+        below.unite(others);
+    }
+    (change, below)
+}
+
+fn visit_as(
+    kind: MergeKind<'_>,
+    ty: ValueType<'_>,
+    old: Option<&Value>,
+    new: Option<&Value>,
+) -> (Option<ValueChange>, Comparison) {
     let one_sided = match (old, new) {
         (None, Some(_)) => Some(ValueChange::Added),
         (Some(_), None) => Some(ValueChange::Removed),
         _ => None,
     };
-    let below = match merge_kind(ty) {
+    let below = match kind {
         MergeKind::Object if fields(old).is_some() || fields(new).is_some() => {
             visit_fields(ty, old, new)
         }
@@ -82,7 +111,7 @@ fn visit(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> (Option<ValueCh
     (one_sided, below)
 }
 
-fn visit_fields(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> Comparison {
+fn visit_fields(ty: ValueType<'_>, old: Option<&Value>, new: Option<&Value>) -> Comparison {
     let (old, new) = (fields(old), fields(new));
     let names: BTreeSet<_> = old
         .into_iter()
@@ -104,7 +133,7 @@ fn visit_fields(ty: &Type, old: Option<&Value>, new: Option<&Value>) -> Comparis
     comparison
 }
 
-fn visit_items(list: &List, old: Option<&Value>, new: Option<&Value>) -> Comparison {
+fn visit_items(list: ItemList<'_>, old: Option<&Value>, new: Option<&Value>) -> Comparison {
     let (old, new) = (by_step(list, old), by_step(list, new));
     let steps: BTreeSet<_> = old.keys().chain(new.keys()).collect();
     let mut comparison = Comparison::default();
@@ -116,7 +145,10 @@ fn visit_items(list: &List, old: Option<&Value>, new: Option<&Value>) -> Compari
     comparison
 }
 
-fn by_step<'a>(list: &List, value: Option<&'a Value>) -> BTreeMap<PathElement, Vec<&'a Value>> {
+fn by_step<'a>(
+    list: ItemList<'_>,
+    value: Option<&'a Value>,
+) -> BTreeMap<PathElement, Vec<&'a Value>> {
     let mut by_step: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for item in items(value) {
         if let Ok(step) = item_step(list, item) {
@@ -128,14 +160,14 @@ fn by_step<'a>(list: &List, value: Option<&'a Value>) -> BTreeMap<PathElement, V
 
 /// Compares all items of one key. Several of them count as one atomic value.
 fn visit_item(
-    list: &List,
+    list: ItemList<'_>,
     step: &PathElement,
     old: &[&Value],
     new: &[&Value],
     comparison: &mut Comparison,
 ) {
     let mut attach = |old: Option<&&Value>, new: Option<&&Value>| {
-        let (change, below) = visit(&list.item, old.copied(), new.copied());
+        let (change, below) = visit(list.item(), old.copied(), new.copied());
         comparison.attach(step, change, below);
     };
     let repeated = match (old.len(), new.len()) {

@@ -2,13 +2,14 @@
 
 use serde_json::Value;
 
-use crate::{codec::json::MAX_DEPTH, schema::Struct};
+use super::shape::ObjectType;
+use crate::codec::json::MAX_DEPTH;
 
 /// What field ownership needs of a kind.
 pub trait ManagedKind {
-    /// The schema table of the kind in a version such as `flowcontrol.apiserver.k8s.io/v1`; `None` if
-    /// that is not served. The table's name is the kind's.
-    fn shape(&self, api_version: &str) -> Option<&'static Struct>;
+    /// The type of the kind's objects in a version such as `flowcontrol.apiserver.k8s.io/v1`; `None` if
+    /// that is not served.
+    fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>>;
 
     /// An object of the kind as it is in another version, without defaults; `None` if that is not
     /// served.

@@ -11,25 +11,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     path::PathElement,
     path_set::PathSet,
-    shape::{MergeKind, declared, field_type, item_step, items, merge_kind},
+    shape::{
+        ItemList, MergeKind, ValueType, field_type, is_declared, item_step, items, merge_kind,
+    },
 };
-use crate::schema::{List, Type};
 
 /// The paths that a value sets below itself.
-pub(super) fn field_set(ty: &Type, value: &Value) -> PathSet {
+pub(super) fn field_set(ty: ValueType<'_>, value: &Value) -> PathSet {
     below(ty, value).0
 }
 
 /// The paths below a value, and whether the value is itself a leaf.
-fn below(ty: &Type, value: &Value) -> (PathSet, bool) {
-    match merge_kind(ty) {
+fn below(ty: ValueType<'_>, value: &Value) -> (PathSet, bool) {
+    match merge_kind(ty, Some(value)) {
         MergeKind::Leaf => (PathSet::default(), true),
         MergeKind::Object => (fields_of(ty, value), false),
         MergeKind::Items(list) => (items_of(list, value), false),
     }
 }
 
-fn fields_of(ty: &Type, value: &Value) -> PathSet {
+fn fields_of(ty: ValueType<'_>, value: &Value) -> PathSet {
     let mut set = PathSet::default();
     for (name, value) in value.as_object().into_iter().flatten() {
         let Some(field) = field_type(ty, name) else {
@@ -37,13 +38,13 @@ fn fields_of(ty: &Type, value: &Value) -> PathSet {
         };
         let (below, leaf) = below(field, value);
         let nothing = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
-        let member = leaf || nothing || declared(ty, name).is_none();
+        let member = leaf || nothing || !is_declared(ty, name);
         set.add(PathElement::name(name), member, below);
     }
     set
 }
 
-fn items_of(list: &List, value: &Value) -> PathSet {
+fn items_of(list: ItemList<'_>, value: &Value) -> PathSet {
     let mut by_step: BTreeMap<PathElement, &Value> = BTreeMap::new();
     let mut repeated = BTreeSet::new();
     for item in items(Some(value)) {
@@ -58,7 +59,7 @@ fn items_of(list: &List, value: &Value) -> PathSet {
         let below = if repeated.contains(&step) {
             PathSet::default()
         } else {
-            below(&list.item, item).0
+            below(list.item(), item).0
         };
         set.add(step, true, below);
     }

@@ -20,7 +20,7 @@ const MAX_ANNOTATION_BYTES: usize = 256 * 1024;
 
 /// The paths to which the annotation of a live object gives the values that they still have. `None` if there is
 /// no annotation of the object's version that fits its table.
-pub(super) fn owned(live: &VersionedObject) -> Option<PathSet> {
+pub(super) fn owned(live: &VersionedObject<'_>) -> Option<PathSet> {
     let text = live.value()["metadata"]["annotations"][ANNOTATION].as_str()?;
     let applied: Value = serde_json::from_str(text).ok()?;
     let stated = live.object();
@@ -30,7 +30,7 @@ pub(super) fn owned(live: &VersionedObject) -> Option<PathSet> {
     let applied = live.with(body_of(applied));
     applied.validate(DuplicateItems::Refused).ok()?;
     let comparison = applied.compare(live);
-    let set = field_set(&applied.ty(), applied.value());
+    let set = field_set(applied.ty(), applied.value());
     Some(
         set.difference(&comparison.set_now())
             .difference(&comparison.removed),

@@ -7,14 +7,13 @@ use serde_json::{Map, Value};
 use super::{
     path::PathElement,
     path_set::PathSet,
-    shape::{MergeKind, field_type, fields, item_step, items, merge_kind},
+    shape::{ItemList, MergeKind, ValueType, field_type, fields, item_step, items, merge_kind},
 };
-use crate::schema::{List, Type};
 
 /// The live value with the applied one merged into it. Only replaced values are lost; a null
 /// replaces scalars and atomic values only.
-pub(super) fn merge(ty: &Type, live: &Value, applied: &Value) -> Value {
-    match merge_kind(ty) {
+pub(super) fn merge(ty: ValueType<'_>, live: &Value, applied: &Value) -> Value {
+    match merge_kind(ty, Some(applied)) {
         MergeKind::Object if fields(Some(live)).is_some() || fields(Some(applied)).is_some() => {
             merge_fields(ty, live, applied)
         }
@@ -27,7 +26,7 @@ pub(super) fn merge(ty: &Type, live: &Value, applied: &Value) -> Value {
     }
 }
 
-fn merge_fields(ty: &Type, live: &Value, applied: &Value) -> Value {
+fn merge_fields(ty: ValueType<'_>, live: &Value, applied: &Value) -> Value {
     let mut merged = live.as_object().cloned().unwrap_or_default();
     for (name, applied) in applied.as_object().into_iter().flatten() {
         let value = match (merged.get(name), field_type(ty, name)) {
@@ -41,7 +40,7 @@ fn merge_fields(ty: &Type, live: &Value, applied: &Value) -> Value {
 
 /// Merges lists: shared and new items have the applied order, and items that are only in the live
 /// list stay next to their neighbours.
-fn merge_items(list: &List, live: &[Value], applied: &[Value]) -> Vec<Value> {
+fn merge_items(list: ItemList<'_>, live: &[Value], applied: &[Value]) -> Vec<Value> {
     let live = with_steps(list, live);
     let applied = with_steps(list, applied);
     let merge = ListMerge::new(list, &live, &applied);
@@ -50,7 +49,7 @@ fn merge_items(list: &List, live: &[Value], applied: &[Value]) -> Vec<Value> {
 
 type KeyedItems<'a> = Vec<(PathElement, &'a Value)>;
 
-fn with_steps<'a>(list: &List, items: &'a [Value]) -> KeyedItems<'a> {
+fn with_steps<'a>(list: ItemList<'_>, items: &'a [Value]) -> KeyedItems<'a> {
     let stepped = items.iter().filter_map(|item| {
         let step = item_step(list, item).ok()?;
         Some((step, item))
@@ -59,7 +58,7 @@ fn with_steps<'a>(list: &List, items: &'a [Value]) -> KeyedItems<'a> {
 }
 
 struct ListMerge<'a> {
-    list: &'a List,
+    list: ItemList<'a>,
     /// The live item of each key; none if there are several, since the key then identifies no item.
     live_by_step: BTreeMap<&'a PathElement, Option<&'a Value>>,
     applied_steps: BTreeSet<&'a PathElement>,
@@ -70,7 +69,7 @@ struct ListMerge<'a> {
 }
 
 impl<'a> ListMerge<'a> {
-    fn new(list: &'a List, live: &'a KeyedItems<'a>, applied: &'a KeyedItems<'a>) -> Self {
+    fn new(list: ItemList<'a>, live: &'a KeyedItems<'a>, applied: &'a KeyedItems<'a>) -> Self {
         let mut live_by_step = BTreeMap::new();
         for (step, item) in live {
             live_by_step
@@ -137,7 +136,7 @@ impl<'a> ListMerge<'a> {
         self.merged.insert(step);
         let live = self.live_by_step.get(step).copied().flatten();
         self.out.push(match live {
-            Some(live) => merge(&self.list.item, live, item),
+            Some(live) => merge(self.list.item(), live, item),
             None => (*item).clone(),
         });
     }
@@ -145,8 +144,8 @@ impl<'a> ListMerge<'a> {
 
 /// The value without the paths of a set. Containers that lose everything become null, and so do
 /// atomic values of which parts are to be removed.
-pub(super) fn remove(ty: &Type, value: &Value, gone: &PathSet) -> Value {
-    match merge_kind(ty) {
+pub(super) fn remove(ty: ValueType<'_>, value: &Value, gone: &PathSet) -> Value {
+    match merge_kind(ty, Some(value)) {
         MergeKind::Object => remove_fields(ty, value, gone),
         MergeKind::Items(list) => remove_items(list, value, gone),
         MergeKind::Leaf if value.is_object() || value.is_array() => Value::Null,
@@ -154,7 +153,7 @@ pub(super) fn remove(ty: &Type, value: &Value, gone: &PathSet) -> Value {
     }
 }
 
-fn remove_fields(ty: &Type, value: &Value, gone: &PathSet) -> Value {
+fn remove_fields(ty: ValueType<'_>, value: &Value, gone: &PathSet) -> Value {
     let mut kept = Map::new();
     for (name, value) in value.as_object().into_iter().flatten() {
         let value = match gone.get(&PathElement::name(name)) {
@@ -174,14 +173,14 @@ fn remove_fields(ty: &Type, value: &Value, gone: &PathSet) -> Value {
     }
 }
 
-fn remove_items(list: &List, value: &Value, gone: &PathSet) -> Value {
+fn remove_items(list: ItemList<'_>, value: &Value, gone: &PathSet) -> Value {
     let mut kept = Vec::new();
     for item in items(Some(value)) {
         let step = item_step(list, item).ok();
         match step.as_ref().and_then(|step| gone.get(step)) {
             None => kept.push(item.clone()),
             Some(node) if node.member => {}
-            Some(node) => kept.push(remove(&list.item, item, &node.below)),
+            Some(node) => kept.push(remove(list.item(), item, &node.below)),
         }
     }
     if kept.is_empty() {

@@ -1,4 +1,5 @@
-//! Server-side apply and field ownership (KEP-555), for any kind that has a schema table.
+//! Server-side apply and field ownership (KEP-555), for any kind that has a schema table, and for custom
+//! resources by the schema of their definition.
 //!
 //! Every write is tracked: `metadata.managedFields` says which manager set which fields, and by what kind of
 //! write. An apply may only change fields that no other manager owns, unless it is forced. This behaves like
@@ -6,12 +7,12 @@
 //!
 //! There are two entry points: [`apply()`], and [`track_update`] for all other writes. Both work on
 //! an object in one version (`versioned_object`), and update the other managers in the same way
-//! (`updater`). They use sets of paths (`path_set`, `fields_v1`) and functions that follow a schema
-//! table: validation (`validate`), the paths of an object (`field_set`), the differences of two
+//! (`updater`). They use sets of paths (`path_set`, `fields_v1`) and functions that follow a type
+//! (`shape`): validation (`validate`), the paths of an object (`field_set`), the differences of two
 //! objects (`compare`), and merging (`merge`).
 //!
-//! Everything is pure: objects and time come in, objects go out. Recursion follows a schema table
-//! or a stored set of bounded depth; the depth of plain values is bounded where they are parsed.
+//! Everything is pure: objects and time come in, objects go out. Recursion follows a schema table,
+//! a stored set of bounded depth, or, in custom resources, a value, whose depth is bounded where it is parsed.
 //!
 //! Not here: decoding the result of an apply and its defaults, other patches, which fields an
 //! endpoint ignores, and admission.
@@ -43,6 +44,7 @@ pub use self::{
     conflict::{ApplyError, Conflict},
     context::{ManagedKind, WriteContext},
     empty_lists::{carry_empty_lists, drop_empty_lists},
+    shape::ObjectType,
     times::keep_times_if_unchanged,
     update::track_update,
 };

@@ -16,12 +16,12 @@ use super::{
 };
 
 /// The merged object without the paths that only the last applied set has.
-pub(super) fn prune(
-    kinds: &dyn ManagedKind,
-    merged: VersionedObject,
+pub(super) fn prune<'a>(
+    kinds: &'a dyn ManagedKind,
+    merged: VersionedObject<'a>,
     managers: &Managers,
     last: &ManagerEntry,
-) -> VersionedObject {
+) -> VersionedObject<'a> {
     if last.set.is_empty() {
         return merged;
     }
@@ -38,12 +38,12 @@ pub(super) fn prune(
 }
 
 /// Adds back what any manager owns now.
-fn add_back_owned(
-    kinds: &dyn ManagedKind,
-    merged: &VersionedObject,
-    pruned: VersionedObject,
+fn add_back_owned<'a>(
+    kinds: &'a dyn ManagedKind,
+    merged: &VersionedObject<'a>,
+    pruned: VersionedObject<'a>,
     managers: &Managers,
-) -> VersionedObject {
+) -> VersionedObject<'a> {
     let mut versions: Vec<(&str, PathSet)> = vec![(merged.version(), PathSet::default())];
     for (_, entry) in managers.iter() {
         match versions
@@ -68,12 +68,12 @@ fn add_back_owned(
 }
 
 /// Adds back what the last applied set did not have.
-fn add_back_unclaimed(
-    kinds: &dyn ManagedKind,
-    merged: &VersionedObject,
-    pruned: &VersionedObject,
+fn add_back_unclaimed<'a>(
+    kinds: &'a dyn ManagedKind,
+    merged: &VersionedObject<'a>,
+    pruned: &VersionedObject<'a>,
     last: &PathSet,
-) -> VersionedObject {
+) -> VersionedObject<'a> {
     let Some(pruned) = pruned.to(kinds, merged.version()) else {
         return merged.clone();
     };
@@ -81,10 +81,10 @@ fn add_back_unclaimed(
     without(merged, &lost.intersection(&merged.with_struct_fields(last)))
 }
 
-fn members(body: &VersionedObject) -> PathSet {
-    body.with_struct_fields(&field_set(&body.ty(), body.value()))
+fn members(body: &VersionedObject<'_>) -> PathSet {
+    body.with_struct_fields(&field_set(body.ty(), body.value()))
 }
 
-fn without(body: &VersionedObject, gone: &PathSet) -> VersionedObject {
-    body.with(merge::remove(&body.ty(), body.value(), gone))
+fn without<'a>(body: &VersionedObject<'a>, gone: &PathSet) -> VersionedObject<'a> {
+    body.with(merge::remove(body.ty(), body.value(), gone))
 }

@@ -1,7 +1,7 @@
-//! What field ownership needs of the schema tables: steps, and the types of the values they lead
-//! to.
+//! The types by which values are merged and owned: those of a schema table, and those of the schema of a custom resource. Everything in this
+//! module goes by this view of them.
 //!
-//! Not here: the tables ([`crate::schema`]).
+//! Not here: the tables ([`crate::schema`]), and what such a schema says ([`crate::custom`]).
 
 use serde_json::{Map, Value};
 
@@ -9,54 +9,189 @@ use super::{
     path::{PathElement, Scalar},
     path_set::PathSet,
 };
-use crate::schema::{Field, List, Presence, Struct, Topology, Type, canonical::complete};
+use crate::{
+    custom::{CustomList, CustomMember, CustomParts, CustomType, MemberType, StoredPaths},
+    schema::{Field, List, Presence, Struct, Topology, Type, canonical::complete},
+};
 use fairgate_gotext::Quoted;
 
-/// How values of a type are merged and owned.
+/// The type of the objects of a kind in one version.
+#[derive(Clone, Copy, Debug)]
+pub enum ObjectType<'a> {
+    /// Of a schema table, whose name is the kind.
+    Table(&'static Struct),
+    /// Of the schema of a custom resource.
+    Custom {
+        /// The kind.
+        kind: &'a str,
+        /// The type of a whole object.
+        root: CustomType<'a>,
+    },
+}
+
+impl<'a> ObjectType<'a> {
+    /// The kind of the objects.
+    pub fn kind(self) -> &'a str {
+        match self {
+            Self::Table(shape) => shape.name,
+            Self::Custom { kind, .. } => kind,
+        }
+    }
+
+    /// The type of a whole object.
+    pub(super) fn root(self) -> ValueType<'a> {
+        match self {
+            Self::Table(shape) => ValueType::Table(Type::Object(shape)),
+            Self::Custom { root, .. } => ValueType::Custom(root),
+        }
+    }
+
+    /// The object without any field that a manager set: only fields that are always present.
+    pub(super) fn zero(self) -> Value {
+        let mut object = Map::new();
+        if let Self::Table(shape) = self {
+            complete(shape, &mut object);
+        }
+        Value::Object(object)
+    }
+}
+
+/// The type of a value.
 #[derive(Clone, Copy)]
-pub(super) enum MergeKind {
+pub(super) enum ValueType<'a> {
+    Table(Type),
+    Custom(CustomType<'a>),
+}
+
+/// A list whose items are owned one by one.
+#[derive(Clone, Copy)]
+pub(super) enum ItemList<'a> {
+    Table(&'static List),
+    Custom(CustomList<'a>),
+}
+
+/// How a value is merged and owned.
+#[derive(Clone, Copy)]
+pub(super) enum MergeKind<'a> {
     /// As a whole: scalars, atomic lists and objects, free-form JSON.
     Leaf,
     /// Field by field, or key by key.
     Object,
     /// Item by item.
-    Items(&'static List),
+    Items(ItemList<'a>),
 }
 
-/// The merge kind of a type.
-pub(super) fn merge_kind(ty: &Type) -> MergeKind {
-    match ty {
+impl MergeKind<'_> {
+    /// Whether two values of one type are merged alike.
+    pub(super) fn is_as(self, other: Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Leaf, Self::Leaf)
+                | (Self::Object, Self::Object)
+                | (Self::Items(_), Self::Items(_))
+        )
+    }
+}
+
+/// How a value is merged. Types of custom resources may leave that to the value.
+pub(super) fn merge_kind<'a>(ty: ValueType<'a>, value: Option<&Value>) -> MergeKind<'a> {
+    let table = match ty {
+        ValueType::Table(table) => table,
+        ValueType::Custom(ty) => {
+            return match ty.parts(value) {
+                CustomParts::Whole => MergeKind::Leaf,
+                CustomParts::Members => MergeKind::Object,
+                CustomParts::Items(list) => MergeKind::Items(ItemList::Custom(list)),
+            };
+        }
+    };
+    match table {
         Type::Object(shape) if !shape.atomic => MergeKind::Object,
         Type::Map(map) if !map.atomic => MergeKind::Object,
-        Type::List(list) if list.topology != Topology::Atomic => MergeKind::Items(list),
+        Type::List(list) if list.topology != Topology::Atomic => {
+            MergeKind::Items(ItemList::Table(list))
+        }
         _ => MergeKind::Leaf,
     }
 }
 
-/// The field of a struct that a step leads to; `None` for keys of maps.
-pub(super) fn declared(ty: &Type, name: &str) -> Option<&'static Field> {
+impl<'a> ItemList<'a> {
+    /// The type of the items.
+    pub(super) fn item(self) -> ValueType<'a> {
+        match self {
+            Self::Table(list) => ValueType::Table(list.item),
+            Self::Custom(list) => ValueType::Custom(list.item),
+        }
+    }
+
+    /// The names of the fields by which items are told apart; `None` if each is its own key.
+    fn keys(self) -> Option<impl Iterator<Item = &'a str> + Clone> {
+        let (of_table, of_schema): (&[&str], &[Box<str>]) = match self {
+            Self::Table(list) => match list.topology {
+                Topology::Map(keys) => (keys, &[]),
+                _ => return None,
+            },
+            Self::Custom(list) if list.keys.is_empty() => return None,
+            Self::Custom(list) => (&[], list.keys),
+        };
+        let of_schema = of_schema.iter().map(|key| &**key);
+        Some(of_table.iter().copied().chain(of_schema))
+    }
+
+    /// The default of a key field.
+    fn default_of(self, name: &str) -> Option<Value> {
+        match self {
+            Self::Table(list) => match list.item {
+                Type::Object(shape) => default_of(shape.field(name)?),
+                _ => None,
+            },
+            Self::Custom(list) => list.item.default_of(name).cloned(),
+        }
+    }
+}
+
+/// Whether a type names a field; not for keys of maps.
+pub(super) fn is_declared(ty: ValueType<'_>, name: &str) -> bool {
     match ty {
-        Type::Object(shape) => shape.field(name),
-        _ => None,
+        ValueType::Table(Type::Object(shape)) => shape.field(name).is_some(),
+        ValueType::Table(_) => false,
+        ValueType::Custom(ty) => matches!(ty.member(name), Some(CustomMember::Declared(_))),
     }
 }
 
 /// The type of a field or of a map's values.
-pub(super) fn field_type(ty: &Type, name: &str) -> Option<&'static Type> {
+pub(super) fn field_type<'a>(ty: ValueType<'a>, name: &str) -> Option<ValueType<'a>> {
     match ty {
-        Type::Object(shape) => shape.field(name).map(|field| &field.ty),
-        Type::Map(map) => Some(&map.value),
-        _ => None,
+        ValueType::Table(Type::Object(shape)) => {
+            shape.field(name).map(|field| ValueType::Table(field.ty))
+        }
+        ValueType::Table(Type::Map(map)) => Some(ValueType::Table(map.value)),
+        ValueType::Table(_) => None,
+        ValueType::Custom(ty) => ty.member(name).map(|member| match member {
+            CustomMember::Declared(MemberType::Table(ty)) => ValueType::Table(ty),
+            CustomMember::Declared(MemberType::Custom(ty)) | CustomMember::Other(ty) => {
+                ValueType::Custom(ty)
+            }
+        }),
     }
 }
 
-/// The type that a step of a stored set leads to. The step may not fit the table any more.
-pub(super) fn step_type(ty: &Type, step: &PathElement) -> Option<&'static Type> {
+/// The type that a step of a stored set leads to. The step may not fit the type any more.
+pub(super) fn step_type<'a>(ty: ValueType<'a>, step: &PathElement) -> Option<ValueType<'a>> {
     match (ty, step) {
-        (Type::Object(_) | Type::Map(_), PathElement::Name(name)) => field_type(ty, name),
-        (Type::Map(map), _) => Some(&map.value),
-        (Type::List(list), _) => Some(&list.item),
-        _ => None,
+        (ValueType::Table(Type::List(_)), _) => item_type(ty),
+        (_, PathElement::Name(name)) => field_type(ty, name),
+        (ValueType::Table(Type::Map(map)), _) => Some(ValueType::Table(map.value)),
+        _ => item_type(ty),
+    }
+}
+
+/// The type of the items of a list.
+pub(super) fn item_type(ty: ValueType<'_>) -> Option<ValueType<'_>> {
+    match ty {
+        ValueType::Table(Type::List(list)) => Some(ValueType::Table(list.item)),
+        ValueType::Table(_) => None,
+        ValueType::Custom(ty) => Some(ValueType::Custom(ty.item())),
     }
 }
 
@@ -77,25 +212,27 @@ pub(super) fn items(value: Option<&Value>) -> &[Value] {
 /// # Errors
 ///
 /// The message for an invalid item.
-pub(super) fn item_step(list: &List, item: &Value) -> Result<PathElement, String> {
-    match list.topology {
-        Topology::Map(keys) => key_step(list, keys, item),
-        _ => match item {
-            Value::Object(_) => {
-                Err("associative list without keys has an element that's a map type".to_owned())
-            }
-            Value::Array(_) => {
-                Err("not supported: associative list with lists as elements".to_owned())
-            }
-            Value::Null => Err(
-                "associative list without keys has an element that's an explicit null".to_owned(),
-            ),
-            scalar => Ok(PathElement::Item(Scalar(scalar.clone()))),
-        },
+pub(super) fn item_step(list: ItemList<'_>, item: &Value) -> Result<PathElement, String> {
+    if let Some(keys) = list.keys() {
+        return key_step(list, keys, item);
+    }
+    match item {
+        Value::Object(_) => {
+            Err("associative list without keys has an element that's a map type".to_owned())
+        }
+        Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
+        Value::Null => {
+            Err("associative list without keys has an element that's an explicit null".to_owned())
+        }
+        scalar => Ok(PathElement::Item(Scalar(scalar.clone()))),
     }
 }
 
-fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<PathElement, String> {
+fn key_step<'k>(
+    list: ItemList<'_>,
+    keys: impl Iterator<Item = &'k str> + Clone,
+    item: &Value,
+) -> Result<PathElement, String> {
     let fields = match item {
         Value::Object(fields) => fields,
         Value::Null => {
@@ -103,16 +240,14 @@ fn key_step(list: &List, keys: &[&str], item: &Value) -> Result<PathElement, Str
         }
         _ => return Err("associative list with keys may not have non-map elements".to_owned()),
     };
-    let mut key: Vec<_> = keys
-        .iter()
-        .filter_map(|name| {
-            let value = fields.get(*name).cloned();
-            let value = value.or_else(|| default_of(declared(&list.item, name)?))?;
-            Some(((*name).to_owned(), Scalar(value)))
-        })
-        .collect();
+    let with_values = keys.clone().filter_map(|name| {
+        let value = fields.get(name).cloned();
+        let value = value.or_else(|| list.default_of(name))?;
+        Some((name.to_owned(), Scalar(value)))
+    });
+    let mut key: Vec<_> = with_values.collect();
     if key.is_empty() {
-        let keys: Vec<_> = keys.iter().map(|name| Quoted(name).to_string()).collect();
+        let keys: Vec<_> = keys.map(|name| Quoted(name).to_string()).collect();
         return Err(format!(
             "associative list with keys has an element that omits all key fields [{}] (and doesn't \
              have default values for any key fields)",
@@ -140,22 +275,15 @@ fn default_of(field: &Field) -> Option<Value> {
     }
 }
 
-/// The object without any field that a manager set: only fields that are always present.
-pub(super) fn zero(shape: &Struct) -> Value {
-    let mut object = Map::new();
-    complete(shape, &mut object);
-    Value::Object(object)
-}
-
 /// The set with every struct field added that has members below it.
 ///
 /// The set of what an applier no longer applies has only leaves; this removes structs that have
 /// lost all of them.
-pub(super) fn with_struct_fields(set: &PathSet, ty: Option<&Type>) -> PathSet {
+pub(super) fn with_struct_fields(set: &PathSet, ty: Option<ValueType<'_>>) -> PathSet {
     let mut out = PathSet::default();
     for (step, node) in set.iter() {
         let is_field = match (ty, step) {
-            (Some(ty), PathElement::Name(name)) => declared(ty, name).is_some(),
+            (Some(ty), PathElement::Name(name)) => is_declared(ty, name),
             _ => false,
         };
         let member = node.member || is_field && !node.below.is_empty();
@@ -166,20 +294,29 @@ pub(super) fn with_struct_fields(set: &PathSet, ty: Option<&Type>) -> PathSet {
 }
 
 /// The set, in which paths into values that are atomic by now are shortened to those values.
-pub(super) fn reconciled(set: &PathSet, ty: &Type) -> PathSet {
+pub(super) fn reconciled(set: &PathSet, ty: ValueType<'_>) -> PathSet {
     let mut out = PathSet::default();
     for (step, node) in set.iter() {
-        let (member, below) = match step_type(ty, step) {
-            None => (node.member, node.below.clone()),
-            Some(ty) if is_atomic(ty) => (true, PathSet::default()),
-            Some(ty) => (node.member, reconciled(&node.below, ty)),
+        let ty = step_type(ty, step);
+        let (member, below) = match ty.map_or(StoredPaths::Stay, stored_paths) {
+            StoredPaths::Shortened => (true, PathSet::default()),
+            StoredPaths::Followed if let Some(ty) = ty => {
+                (node.member, reconciled(&node.below, ty))
+            }
+            _ => (node.member, node.below.clone()),
         };
         out.add(step.clone(), member, below);
     }
     out
 }
 
-fn is_atomic(ty: &Type) -> bool {
-    matches!(ty, Type::Object(_) | Type::List(_) | Type::Map(_))
-        && matches!(merge_kind(ty), MergeKind::Leaf)
+fn stored_paths(ty: ValueType<'_>) -> StoredPaths {
+    let table = match ty {
+        ValueType::Table(table) => table,
+        ValueType::Custom(ty) => return ty.stored_paths(),
+    };
+    match (table, merge_kind(ty, None)) {
+        (Type::Object(_) | Type::List(_) | Type::Map(_), MergeKind::Leaf) => StoredPaths::Shortened,
+        _ => StoredPaths::Followed,
+    }
 }

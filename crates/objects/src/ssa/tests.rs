@@ -4,6 +4,7 @@
 //! The n-th time that shows is n seconds after the start of 2026. Each step starts from what the step
 //! before left, unless it says otherwise (the server has controllers of its own).
 
+mod custom;
 mod library;
 mod properties;
 mod tables;

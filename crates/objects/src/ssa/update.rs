@@ -82,7 +82,7 @@ fn is_unset(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some("")
 }
 
-impl Updater<'_> {
+impl<'a> Updater<'a> {
     /// The managers after the write; `None` if it cannot be tracked.
     fn tracked(
         &self,
@@ -96,9 +96,27 @@ impl Updater<'_> {
             Some(live) => VersionedObject::of(self.kinds, live, version)?,
             None => VersionedObject::zero(self.kinds, version)?,
         };
+        if new.is_custom() && !self.fits_all_versions([&live, &new], &managers) {
+            return None;
+        }
         self.track(&live, &new, &mut managers, self.context.manager_name())
             .ok()?;
         Some(managers)
+    }
+
+    /// Whether objects of a custom resource can be read in the versions of all entries: a server forgets all of them if not, where it would only
+    /// forget some of a built-in kind.
+    fn fits_all_versions(&self, objects: [&VersionedObject<'a>; 2], managers: &Managers) -> bool {
+        let mut others = managers
+            .iter()
+            .map(|(_, entry)| &*entry.version)
+            .filter(|version| *version != self.context.api_version);
+        others.all(|version| {
+            objects.iter().all(|object| {
+                let converted = object.to(self.kinds, version);
+                converted.is_some_and(|object| object.validate(DuplicateItems::Refused).is_ok())
+            })
+        })
     }
 
     /// Makes the manager own what changed between two objects.
@@ -108,8 +126,8 @@ impl Updater<'_> {
     /// The first value that does not fit the tables.
     pub(super) fn track(
         &self,
-        live: &VersionedObject,
-        new: &VersionedObject,
+        live: &VersionedObject<'a>,
+        new: &VersionedObject<'a>,
         managers: &mut Managers,
         manager: &str,
     ) -> Result<(), SchemaErrors> {

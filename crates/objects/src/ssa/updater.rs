@@ -9,10 +9,9 @@ use super::{
     managers::{ManagerKey, Managers},
     path::PathElement,
     path_set::PathSet,
-    shape,
+    shape::reconciled,
     versioned_object::VersionedObject,
 };
-use crate::schema::Type;
 
 /// What ownership tracking needs of a write.
 #[derive(Clone, Copy)]
@@ -21,7 +20,7 @@ pub(super) struct Updater<'a> {
     pub(super) context: &'a WriteContext<'a>,
 }
 
-impl Updater<'_> {
+impl<'a> Updater<'a> {
     /// The paths that a writer of the endpoint cannot own.
     pub(super) fn reset_fields(&self, version: &str) -> PathSet {
         PathSet::of_names(self.kinds.reset_fields(version, self.context.subresource))
@@ -37,8 +36,8 @@ impl Updater<'_> {
     /// Without `force`, the changed paths that others own.
     pub(super) fn settle(
         &self,
-        live: &VersionedObject,
-        new: &VersionedObject,
+        live: &VersionedObject<'a>,
+        new: &VersionedObject<'a>,
         managers: &mut Managers,
         own: Option<&ManagerKey>,
         force: bool,
@@ -80,10 +79,10 @@ impl Updater<'_> {
     /// atomic by now.
     pub(super) fn reconcile(&self, managers: &mut Managers) {
         managers.retain(|_, entry| {
-            let Some(shape) = self.kinds.shape(&entry.version) else {
+            let Some(shape) = self.kinds.object_type(&entry.version) else {
                 return false;
             };
-            entry.set = shape::reconciled(&entry.set, &Type::Object(shape));
+            entry.set = reconciled(&entry.set, shape.root());
             true
         });
     }
@@ -101,8 +100,8 @@ pub(super) struct TrackedWrite {
 /// What changed between two objects in each version, computed once.
 struct Changes<'a> {
     request: Updater<'a>,
-    live: &'a VersionedObject,
-    new: &'a VersionedObject,
+    live: &'a VersionedObject<'a>,
+    new: &'a VersionedObject<'a>,
     by_version: Vec<(String, Option<TrackedWrite>)>,
 }
 

@@ -11,10 +11,11 @@ use serde_json::{Map, Value};
 
 use super::{
     path::PathElement,
-    shape::{field_type, item_step},
+    shape::{MergeKind, ValueType, field_type, item_step, item_type, merge_kind},
 };
+use crate::custom::CustomType;
 use crate::go;
-use crate::schema::{List, Topology, Type};
+use crate::schema::Type;
 
 /// All values that do not fit.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ pub(super) enum DuplicateItems {
 ///
 /// All values that do not fit, but only the first unknown field of each object.
 pub(super) fn validate(
-    ty: &Type,
+    ty: ValueType<'_>,
     value: &Value,
     duplicates: DuplicateItems,
 ) -> Result<(), SchemaErrors> {
@@ -68,8 +69,34 @@ struct Check {
 }
 
 impl Check {
-    fn value(&mut self, ty: &Type, value: &Value) {
-        match (ty, value) {
+    fn value(&mut self, ty: ValueType<'_>, value: &Value) {
+        match ty {
+            ValueType::Table(table) => self.by_table(table, value),
+            ValueType::Custom(custom) => match custom.scalar() {
+                Some(table) => self.by_table(table, value),
+                None => self.by_schema(custom, value),
+            },
+        }
+    }
+
+    fn by_schema(&mut self, custom: CustomType<'_>, value: &Value) {
+        if custom.allows_all() {
+            return;
+        }
+        let ty = ValueType::Custom(custom);
+        match value {
+            Value::Null => {}
+            Value::Object(fields) if custom.allows(true) => self.fields(ty, fields),
+            Value::Array(items) if custom.allows(false) => self.list(ty, items),
+            _ if custom.allows_scalars() => {}
+            other if custom.allows(true) => self.unexpected("map", other),
+            other => self.unexpected("list", other),
+        }
+    }
+
+    fn by_table(&mut self, table: Type, value: &Value) {
+        let ty = ValueType::Table(table);
+        match (table, value) {
             (_, Value::Null)
             | (Type::Raw | Type::RawExtension, _)
             | (Type::Text | Type::Bytes, Value::String(_))
@@ -91,14 +118,14 @@ impl Check {
             (Type::Time | Type::MicroTime | Type::IntOrString | Type::Quantity, other) => {
                 self.unexpected("any scalar", other);
             }
-            (Type::List(list), Value::Array(items)) => self.list(list, items),
+            (Type::List(_), Value::Array(items)) => self.list(ty, items),
             (Type::List(_), other) => self.unexpected("list", other),
             (Type::Object(_) | Type::Map(_), Value::Object(fields)) => self.fields(ty, fields),
             (Type::Object(_) | Type::Map(_), other) => self.unexpected("map", other),
         }
     }
 
-    fn fields(&mut self, ty: &Type, fields: &Map<String, Value>) {
+    fn fields(&mut self, ty: ValueType<'_>, fields: &Map<String, Value>) {
         let mut unknown = None;
         for (name, value) in fields {
             match field_type(ty, name) {
@@ -113,24 +140,28 @@ impl Check {
         }
     }
 
-    fn list(&mut self, list: &List, items: &[Value]) {
+    fn list(&mut self, ty: ValueType<'_>, items: &[Value]) {
+        let list = match merge_kind(ty, Some(&Value::Array(Vec::new()))) {
+            MergeKind::Items(list) => Some(list),
+            _ => None,
+        };
+        let Some(item_type) = item_type(ty) else {
+            return;
+        };
         let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
-            let step = if list.topology == Topology::Atomic {
-                PathElement::Index(i64::try_from(index).unwrap_or(i64::MAX))
-            } else {
-                match item_step(list, item) {
-                    Ok(step) => step,
-                    Err(why) => {
-                        self.misfit(&format!("element {index}: {why}"));
-                        return;
-                    }
+            let step = match list.map(|list| item_step(list, item)) {
+                None => PathElement::Index(i64::try_from(index).unwrap_or(i64::MAX)),
+                Some(Ok(step)) => step,
+                Some(Err(why)) => {
+                    self.misfit(&format!("element {index}: {why}"));
+                    return;
                 }
             };
             if self.duplicates == DuplicateItems::Refused && !seen.insert(step.clone()) {
                 self.misfit(&format!("duplicate entries for key {step}"));
             }
-            self.at(&step, |check| check.value(&list.item, item));
+            self.at(&step, |check| check.value(item_type, item));
         }
     }
 

@@ -9,32 +9,32 @@ use super::{
     compare::{self, Comparison},
     context::ManagedKind,
     path_set::PathSet,
-    shape, validate,
+    shape::{self, ObjectType, ValueType},
+    validate,
 };
-use crate::schema::{Struct, Type};
 
 /// An object in one version.
 #[derive(Clone)]
-pub(super) struct VersionedObject {
+pub(super) struct VersionedObject<'a> {
     version: String,
-    shape: &'static Struct,
+    shape: ObjectType<'a>,
     value: Value,
 }
 
-impl VersionedObject {
+impl<'a> VersionedObject<'a> {
     /// The object in a version, or `None` if that is not served. A value that is not an object has
     /// no fields.
-    pub(super) fn of(kinds: &dyn ManagedKind, object: &Value, version: &str) -> Option<Self> {
+    pub(super) fn of(kinds: &'a dyn ManagedKind, object: &Value, version: &str) -> Option<Self> {
         Self::with_entries(kinds, object, version).map(Self::without_entries)
     }
 
     /// The same, with `managedFields` still in it.
     pub(super) fn with_entries(
-        kinds: &dyn ManagedKind,
+        kinds: &'a dyn ManagedKind,
         object: &Value,
         version: &str,
     ) -> Option<Self> {
-        let shape = kinds.shape(version)?;
+        let shape = kinds.object_type(version)?;
         let mut value = if !object.is_object() {
             Value::Object(Map::new())
         } else if object["apiVersion"] == version {
@@ -62,17 +62,17 @@ impl VersionedObject {
     }
 
     /// The object without any field that a manager set.
-    pub(super) fn zero(kinds: &dyn ManagedKind, version: &str) -> Option<Self> {
-        let shape = kinds.shape(version)?;
+    pub(super) fn zero(kinds: &'a dyn ManagedKind, version: &str) -> Option<Self> {
+        let shape = kinds.object_type(version)?;
         Some(Self {
             version: version.to_owned(),
             shape,
-            value: shape::zero(shape),
+            value: shape.zero(),
         })
     }
 
     /// The same object in a version, or `None` if that is not served.
-    pub(super) fn to(&self, kinds: &dyn ManagedKind, version: &str) -> Option<Cow<'_, Self>> {
+    pub(super) fn to(&self, kinds: &'a dyn ManagedKind, version: &str) -> Option<Cow<'_, Self>> {
         if self.version == version {
             Some(Cow::Borrowed(self))
         } else {
@@ -96,7 +96,7 @@ impl VersionedObject {
             _ => Map::new(),
         };
         fields.insert("apiVersion".to_owned(), self.version.clone().into());
-        fields.insert("kind".to_owned(), self.shape.name.into());
+        fields.insert("kind".to_owned(), self.shape.kind().into());
         Value::Object(fields)
     }
 
@@ -106,8 +106,13 @@ impl VersionedObject {
     }
 
     /// The type of the object.
-    pub(super) fn ty(&self) -> Type {
-        Type::Object(self.shape)
+    pub(super) fn ty(&self) -> ValueType<'a> {
+        self.shape.root()
+    }
+
+    /// Whether it is a custom resource.
+    pub(super) fn is_custom(&self) -> bool {
+        matches!(self.shape, ObjectType::Custom { .. })
     }
 
     /// The object as JSON.
@@ -124,16 +129,16 @@ impl VersionedObject {
         &self,
         duplicates: validate::DuplicateItems,
     ) -> Result<(), validate::SchemaErrors> {
-        validate::validate(&self.ty(), &self.value, duplicates)
+        validate::validate(self.ty(), &self.value, duplicates)
     }
 
     /// What changed from this object to another one of the same version.
     pub(super) fn compare(&self, new: &Self) -> Comparison {
-        compare::compare(&self.ty(), &self.value, &new.value)
+        compare::compare(self.ty(), &self.value, &new.value)
     }
 
     /// A set with all struct fields added that have members below them.
     pub(super) fn with_struct_fields(&self, set: &PathSet) -> PathSet {
-        shape::with_struct_fields(set, Some(&self.ty()))
+        shape::with_struct_fields(set, Some(self.ty()))
     }
 }

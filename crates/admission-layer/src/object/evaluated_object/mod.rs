@@ -29,6 +29,7 @@ use serde_json::{Map, Value, json};
 use crate::{request::facts::WriteFacts, request::write_request::WriteVerb};
 pub(crate) use creation::Fresh;
 pub(crate) use derived::TooManyRequirements;
+use ownership::Owner;
 use table::{BUILT_IN, CreatedStatus, Posted, ResourceStrategy, Taken};
 
 /// How the server makes the object of a write out of its body.
@@ -137,7 +138,14 @@ impl WriteStrategy {
         }
         // What the server adds or keeps belongs to nobody, or to whom it did.
         let noted = owner
-            .filter(|(owner, schema)| self.note_owner(object, old, facts, *schema, (owner, fresh)))
+            .filter(|(manager, schema)| {
+                let owner = Owner {
+                    manager,
+                    schema: *schema,
+                    fresh,
+                };
+                self.note_owner(object, old, facts, owner)
+            })
             .map(|_| ownership::entries(object));
         replaced::add_claim_types(object, facts);
         if matches!(self, Self::Resource(_)) {

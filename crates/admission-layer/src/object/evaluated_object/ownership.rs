@@ -1,14 +1,14 @@
 //! Who owns the fields of an object: the entries of `metadata.managedFields` as a server notes them before it asks its policies.
 //!
-//! Not here: who owns what of a custom resource that is changed, which takes its schema.
+//! Not here: what is owned by which type ([`fairgate_objects::ssa`]).
 
 use fairgate_objects::{
     conversion::BuiltInConversion,
-    custom::{self, CustomSchema},
-    schema::{Struct, built_in, canonical},
-    ssa::{ManagedKind, WriteContext, keep_times_if_unchanged, track_update},
+    custom::{CustomSchema, CustomType},
+    schema::{built_in, canonical},
+    ssa::{ManagedKind, ObjectType, WriteContext, keep_times_if_unchanged, track_update},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     WriteStrategy,
@@ -34,11 +34,11 @@ impl BuiltIn {
 }
 
 impl ManagedKind for BuiltIn {
-    fn shape(&self, api_version: &str) -> Option<&'static Struct> {
+    fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>> {
         let [group, version, kind] = self.parts(api_version);
-        (group == self.group)
-            .then(|| built_in(group, version, kind))
-            .flatten()
+        let is_of_group = group == self.group;
+        let shape = is_of_group.then(|| built_in(group, version, kind))?;
+        shape.map(ObjectType::Table)
     }
 
     fn convert(&self, object: &Value, to: &str) -> Option<Value> {
@@ -55,12 +55,58 @@ impl ManagedKind for BuiltIn {
     }
 }
 
-/// Group and version as objects state them.
-fn api_version(facts: &WriteFacts) -> String {
-    let kind = facts.group_version_kind();
-    match kind.group {
-        "" => kind.version.to_owned(),
-        group => format!("{group}/{}", kind.version),
+/// The kind of a custom resource in all its versions. Objects of other API servers have no schema: of these nothing is known but their metadata.
+struct Custom<'a> {
+    facts: &'a WriteFacts,
+    schema: Option<&'a CustomSchema>,
+    resets: &'static [&'static str],
+}
+
+impl Custom<'_> {
+    fn is_of_request(&self, api_version: &str) -> bool {
+        api_version == self.facts.api_version()
+    }
+
+    /// Whether an entry of the object is of a version to which only the server converts it.
+    fn needs_conversion(&self, objects: [Option<&Value>; 2]) -> bool {
+        let is_same_in_all = self.schema.is_some_and(|schema| !schema.has_webhook());
+        let objects = objects.into_iter().flatten();
+        let entries = objects.filter_map(|object| object["metadata"]["managedFields"].as_array());
+        let mut versions = entries.flatten().map(|entry| &entry["apiVersion"]);
+        let group = &*self.facts.group;
+        let is_another = |version: &str| {
+            let is_of_group = version.split_once('/').is_some_and(|(of, _)| of == group);
+            is_of_group && !self.is_of_request(version)
+        };
+        !is_same_in_all && versions.any(|version| version.as_str().is_some_and(is_another))
+    }
+}
+
+impl ManagedKind for Custom<'_> {
+    fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>> {
+        let (group, version) = api_version.split_once('/')?;
+        let root = match self.schema {
+            Some(schema) if group == &*self.facts.group => schema.object_type(version)?,
+            None if self.is_of_request(api_version) => CustomType::RESOURCE,
+            _ => return None,
+        };
+        let [.., kind] = &self.facts.kind;
+        Some(ObjectType::Custom { kind, root })
+    }
+
+    fn convert(&self, object: &Value, to: &str) -> Option<Value> {
+        self.object_type(to)?;
+        let mut object = object.clone();
+        object["apiVersion"] = json!(to);
+        Some(object)
+    }
+
+    /// The server leaves out what a write of the object itself cannot change in entries of the version of the request alone.
+    fn reset_fields(&self, api_version: &str, subresource: &str) -> &'static [&'static str] {
+        if subresource.is_empty() && !self.is_of_request(api_version) {
+            return &[];
+        }
+        self.resets
     }
 }
 
@@ -82,41 +128,67 @@ pub(super) fn set(object: &mut Value, entries: Option<Value>) {
     };
 }
 
-/// Gives an object the entries that a server notes, if it is of a built-in kind: `manager` owns what it changed of the `old` one, but for the
+/// Who writes an object, and what is known of its kind.
+#[derive(Clone, Copy)]
+pub(super) struct Owner<'a> {
+    /// The field manager.
+    pub(super) manager: &'a str,
+    /// The schema of a custom resource.
+    pub(super) schema: Option<&'a CustomSchema>,
+    pub(super) fresh: &'a Fresh,
+}
+
+/// Gives an object the entries that a server notes: the owner owns what it changed of the `old` one, but for the
 /// members `resets`, which the request cannot change. The object has the entries of the body. Returns whether they were noted.
 fn note_changes(
     object: &mut Value,
     old: Option<&Value>,
     resets: &'static [&'static str],
     facts: &WriteFacts,
-    (manager, fresh): (&str, &Fresh),
+    owner: Owner<'_>,
 ) -> bool {
+    let context = WriteContext {
+        manager: owner.manager,
+        subresource: &facts.subresource,
+        api_version: &facts.api_version(),
+        now: &owner.fresh.time(),
+    };
     let kind = facts.group_version_kind();
     let Some(shape) = built_in(kind.group, kind.version, kind.kind) else {
-        return false;
-    };
-    // Fields that the table does not have are not in the object either.
-    let old = match old.map(|old| canonical::decode(shape, old)) {
-        Some(Err(_)) => return false,
-        Some(Ok(old)) => Some(old.value),
-        None => None,
+        let kinds = Custom {
+            facts,
+            schema: owner.schema,
+            resets,
+        };
+        if kinds.needs_conversion([Some(object), old]) {
+            return false;
+        }
+        note(&kinds, object, old, &context);
+        return true;
     };
     let kinds = BuiltIn {
         group: kind.group.to_owned(),
         kind: kind.kind.to_owned(),
         resets,
     };
-    let context = WriteContext {
-        manager,
-        subresource: &facts.subresource,
-        api_version: &api_version(facts),
-        now: &fresh.time(),
-    };
-    track_update(&kinds, old.as_ref(), object, &context);
-    if let Some(old) = old {
-        keep_times_if_unchanged(&old, object);
+    // Fields that the table does not have are not in the object either.
+    match old.map(|old| canonical::decode(shape, old)).transpose() {
+        Ok(old) => note(&kinds, object, old.as_ref().map(|old| &old.value), &context),
+        Err(_) => return false,
     }
     true
+}
+
+fn note(
+    kinds: &dyn ManagedKind,
+    object: &mut Value,
+    old: Option<&Value>,
+    context: &WriteContext<'_>,
+) {
+    track_update(kinds, old, object, context);
+    if let Some(old) = old {
+        keep_times_if_unchanged(old, object);
+    }
 }
 
 impl WriteStrategy {
@@ -126,16 +198,11 @@ impl WriteStrategy {
         object: &mut Value,
         old: Option<&Value>,
         facts: &WriteFacts,
-        schema: Option<&CustomSchema>,
-        owner: (&str, &Fresh),
+        owner: Owner<'_>,
     ) -> bool {
         match (self, old) {
-            (Self::Resource(strategy), None) => {
-                strategy.owned(object, facts, schema, owner);
-                true
-            }
-            (Self::Resource(strategy), Some(old)) => {
-                note_changes(object, Some(old), strategy.resets(), facts, owner)
+            (Self::Resource(strategy), old) => {
+                note_changes(object, old, strategy.resets(), facts, owner)
             }
             // Its body is no object of the resource.
             (Self::Subresource(Taken::Scale), _) => false,
@@ -156,90 +223,4 @@ impl ResourceStrategy {
             _ => &["status"],
         }
     }
-
-    /// Adds the entry of the client who creates the object.
-    fn owned(
-        &self,
-        object: &mut Value,
-        facts: &WriteFacts,
-        schema: Option<&CustomSchema>,
-        (manager, fresh): (&str, &Fresh),
-    ) {
-        if note_changes(object, None, self.resets(), facts, (manager, fresh)) {
-            return;
-        }
-        let fields = custom_fields(object, schema, self.resets().is_empty(), (manager, fresh));
-        let Some(metadata) = metadata_mut(object) else {
-            return;
-        };
-        let entry = json!({
-            "apiVersion": api_version(facts), "fieldsType": "FieldsV1", "fieldsV1": fields,
-            "manager": manager, "operation": "Update", "time": fresh.time(),
-        });
-        // Entries that a client sends are kept, unless they are empty. If one is of another group, the server notes none.
-        let sent = metadata.remove("managedFields");
-        let mut entries = sent.and_then(|mut sent| sent.as_array_mut().map(std::mem::take));
-        let entries = entries.get_or_insert_default();
-        entries.retain(|entry| entry.as_object().is_some_and(|entry| !entry.is_empty()));
-        let is_of_group = |entry: &Value| {
-            let version = entry["apiVersion"].as_str().unwrap_or_default();
-            version
-                .split_once('/')
-                .is_some_and(|(group, _)| group == &*facts.group)
-        };
-        if !entries.iter().all(is_of_group) {
-            return;
-        }
-        // Who owns nothing has no entry.
-        if entry["fieldsV1"] != json!({}) {
-            entries.push(entry);
-        }
-        if !entries.is_empty() {
-            metadata.insert("managedFields".to_owned(), json!(entries));
-        }
-    }
-}
-
-/// The fields of a new custom resource.
-fn custom_fields(
-    object: &Value,
-    schema: Option<&CustomSchema>,
-    is_status_owned: bool,
-    owner: (&str, &Fresh),
-) -> Value {
-    let mut fields = Map::new();
-    for (name, value) in object.as_object().into_iter().flatten() {
-        let is_owned = match &**name {
-            "apiVersion" | "kind" => false,
-            "status" => is_status_owned,
-            _ => true,
-        };
-        if name == "metadata" {
-            fields.extend(metadata_fields(value, owner));
-        } else if is_owned {
-            fields.extend([custom::owned_member(schema, name, value)]);
-        }
-    }
-    Value::Object(fields)
-}
-
-/// The fields of metadata, which is the same in all kinds.
-fn metadata_fields(metadata: &Value, (manager, fresh): (&str, &Fresh)) -> Option<(String, Value)> {
-    let mut map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
-    map["metadata"].as_object_mut()?.remove("managedFields");
-    let kinds = BuiltIn {
-        group: String::new(),
-        kind: "ConfigMap".to_owned(),
-        resets: &[],
-    };
-    let context = WriteContext {
-        manager,
-        subresource: "",
-        api_version: "v1",
-        now: &fresh.time(),
-    };
-    track_update(&kinds, None, &mut map, &context);
-    // Nobody owns metadata without anything but a name.
-    let fields = map.pointer_mut("/metadata/managedFields/0/fieldsV1/f:metadata");
-    fields.map(|fields| ("f:metadata".to_owned(), fields.take()))
 }

@@ -29,9 +29,10 @@ const RECORDED: &str = include_str!("library.json");
 fn random_writes_have_the_results_of_the_library() {
     let sequences: Vec<Vec<Value>> = serde_json::from_str(RECORDED).unwrap();
     assert_eq!(sequences.len(), 40);
+    let kinds = Served::of_kind("Widget");
     for steps in sequences {
         let mut state = State {
-            kinds: Served::of_kind("Widget"),
+            kinds: &kinds,
             live: json!({"metadata": {}, "spec": {}}),
             managers: Managers::default(),
         };
@@ -56,23 +57,23 @@ fn random_writes_have_the_results_of_the_library() {
     }
 }
 
-struct State {
-    kinds: Served,
+struct State<'a> {
+    kinds: &'a Served,
     live: Value,
     managers: Managers,
 }
 
-impl State {
-    fn body(&self, value: &Value) -> VersionedObject {
+impl<'a> State<'a> {
+    fn body(&self, value: &Value) -> VersionedObject<'a> {
         let mut object = value.clone();
         object["apiVersion"] = json!(VERSION);
-        VersionedObject::of(&self.kinds, &object, VERSION).unwrap()
+        VersionedObject::of(self.kinds, &object, VERSION).unwrap()
     }
 
     fn update(&mut self, step: &Value) {
         let actor = actor(step);
         let request = Updater {
-            kinds: &self.kinds,
+            kinds: self.kinds,
             context: &actor,
         };
         let (live, new) = (self.body(&self.live), self.body(&step["new"]));
@@ -93,7 +94,7 @@ impl State {
     fn apply(&mut self, step: &Value) -> Result<(), ConflictSet> {
         let actor = actor(step);
         let request = Updater {
-            kinds: &self.kinds,
+            kinds: self.kinds,
             context: &actor,
         };
         let (live, config) = (self.body(&self.live), self.body(&step["config"]));
@@ -101,11 +102,11 @@ impl State {
         let identity = ManagerKey::new(actor.manager, ManagerOperation::Apply, VERSION, "");
         let mut managers = self.managers.clone();
         let last = managers.remove(&identity);
-        let claim = field_set(&config.ty(), config.value());
+        let claim = field_set(config.ty(), config.value());
         managers.insert(identity.clone(), entry(claim));
-        let merged = live.with(merge(&live.ty(), live.value(), config.value()));
+        let merged = live.with(merge(live.ty(), live.value(), config.value()));
         let new = match last {
-            Some(last) => prune(&self.kinds, merged, &managers, &last),
+            Some(last) => prune(self.kinds, merged, &managers, &last),
             None => merged,
         };
         let force = step["force"] == true;

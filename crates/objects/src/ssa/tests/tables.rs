@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::ManagedKind;
+use super::super::{ManagedKind, ObjectType};
 use crate::schema::{
     Field, List, MapType, Struct, Type, TypePackage, canonical, field,
     flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
@@ -237,7 +237,13 @@ impl Served {
 
     /// The table of a version that is served.
     pub(super) fn shape_of(&self, version: &str) -> &'static Struct {
-        self.shape(version).unwrap()
+        self.table(version).unwrap()
+    }
+
+    fn table(&self, api_version: &str) -> Option<&'static Struct> {
+        let mut versions = self.versions.iter();
+        let served = versions.find(|(version, _)| *version == api_version);
+        served.map(|(_, table)| *table)
     }
 
     /// What an endpoint does not store.
@@ -280,16 +286,12 @@ fn default(object: &mut Value, name: &str, value: Value) {
 }
 
 impl ManagedKind for Served {
-    fn shape(&self, api_version: &str) -> Option<&'static Struct> {
-        let served = self
-            .versions
-            .iter()
-            .find(|(version, _)| *version == api_version);
-        served.map(|(_, table)| *table)
+    fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>> {
+        self.table(api_version).map(ObjectType::Table)
     }
 
     fn convert(&self, object: &Value, to: &str) -> Option<Value> {
-        let shape = self.shape(to)?;
+        let shape = self.table(to)?;
         let mut object = object.clone();
         object["apiVersion"] = json!(to);
         let names = match to {
@@ -308,7 +310,7 @@ impl ManagedKind for Served {
     }
 
     fn reset_fields(&self, api_version: &str, subresource: &str) -> &'static [&'static str] {
-        assert!(self.shape(api_version).is_some());
+        assert!(self.table(api_version).is_some());
         self.reset[usize::from(!subresource.is_empty())]
     }
 }
