@@ -92,6 +92,8 @@ func setByServerSession() Session {
 	create(in("batch/v1:jobs"), object("plain", `"apiVersion":"batch/v1","kind":"Job","spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}`))
 	create(in("autoscaling/v1:horizontalpodautoscalers"), object("plain", `"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"}}`))
 	create(in("scheduling.k8s.io/v1alpha2:podgroups"), object("plain", podGroup))
+	create(in("serviceaccounts/default/token"), object("default", `"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}`))
+	create(in("serviceaccounts/default/token"), object("default", `"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"audiences":[]}`))
 	return j.Session
 }
 

@@ -49,6 +49,7 @@ const TOPOLOGY: &str = "the plugin PodTopologyLabels";
 const RUNTIME: &str = "the plugin RuntimeClass";
 const PROTECTION: &str = "the plugin StorageObjectInUseProtection";
 const ALLOCATED: &str = "the server, which allocates it";
+const CONFIGURED: &str = "the server, by its flag --api-audiences";
 const DERIVED: &str = "the server, which derives it from the object";
 
 /// Resource with subresource and group, path, who sets it, and where.
@@ -123,6 +124,12 @@ const ROWS: &[Row] = &[
         "pods/binding",
         &["metadata", "labels", REGION],
         TOPOLOGY,
+        Absent,
+    ),
+    (
+        "serviceaccounts/token",
+        &["spec", "audiences"],
+        CONFIGURED,
         Absent,
     ),
     (

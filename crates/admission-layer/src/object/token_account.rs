@@ -2,7 +2,8 @@
 //!
 //! Source: Kubernetes `pkg/registry/core/serviceaccount/storage/token.go` and `pkg/apis/authentication/validation`.
 //!
-//! Not here: the audiences of a request without any, which are those of the server's configuration, and what the token is bound to.
+//! Not here: what the token is bound to; and the audiences of a request without any, which are those of the server's flag `--api-audiences`, and
+//! which no API tells: `fairgate check --admission` names expressions that read them.
 
 use fairgate_apihttp::status_error::StatusError;
 use fairgate_objects::field_error::ApiFieldError;
@@ -32,6 +33,13 @@ impl TokenAccount {
         let Some(members) = request.as_object_mut() else {
             return;
         };
+        // A server has those of its configuration then, and never none: expressions must not read an empty list.
+        if let Some(Value::Object(spec)) = members.get_mut("spec") {
+            let is_empty = |audiences: &Value| audiences.as_array().is_none_or(Vec::is_empty);
+            if spec.get("audiences").is_some_and(is_empty) {
+                spec.remove("audiences");
+            }
+        }
         let metadata = members.entry("metadata").or_insert_with(|| json!({}));
         let Some(metadata) = metadata.as_object_mut() else {
             return;
@@ -87,4 +95,36 @@ fn invalid(name: &str, error: ApiFieldError) -> StatusError {
 fn text(metadata: &Map<String, Value>, key: &str) -> String {
     let text = metadata.get(key).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairgate_core::digest::{RequestInfo, User};
+
+    use super::*;
+    use crate::request::write_request::Subject;
+
+    #[test]
+    fn an_empty_list_of_audiences_is_none_since_a_server_has_its_own_then() {
+        let path = "/api/v1/namespaces/n/serviceaccounts/robot/token";
+        let info = RequestInfo::from_target("POST", path).unwrap();
+        let Subject::Write(write) = Subject::of(&info) else {
+            panic!("no write");
+        };
+        let mut facts = WriteFacts::new(&write, &Arc::new(User::default()), None);
+        for (sent, seen) in [
+            (json!({"audiences": []}), json!({})),
+            (json!({"audiences": null}), json!({})),
+            (json!({}), json!({})),
+            (json!({"audiences": ["a"]}), json!({"audiences": ["a"]})),
+        ] {
+            let mut request = json!({"spec": sent});
+            let account = TokenAccount::Known("u-1".to_owned());
+            account.settle(&mut request, &mut facts);
+            assert_eq!(request["spec"], seen);
+            assert_eq!(request["metadata"], json!({"name": "robot", "uid": "u-1"}));
+        }
+    }
 }
