@@ -69,6 +69,60 @@ fn g12_requests_without_a_match_allocate_nothing() {
     });
 }
 
+/// What a defaulted field costs is counted by a Pod that has no more than it must, and one that states all that is set in the first otherwise. Who
+/// does not read these fields pays for those that are stated, and for no other.
+#[test]
+fn policies_that_read_no_defaulted_field_do_not_pay_for_defaults() {
+    World::run(|| async {
+        let world = World::at_rest(AdmissionMode::Enforce);
+        let stated = json!({
+            "restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30,
+            "enableServiceLinks": true, "securityContext": {},
+        });
+        let [bare, full] = [json!({}), stated].map(|mut spec| {
+            spec["containers"] = json!([{"name": "c", "image": "i"}]);
+            json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": spec}).to_string()
+        });
+        let allocations = |expression: &str, body: &str| {
+            world.enforce(&[policy("p", " pods", expression)]);
+            let mut layered = world.layer.layer(Leaf);
+            let mut count = 0;
+            // What a thread needs once is made by its first request.
+            for _ in 0..2 {
+                let target = "/api/v1/namespaces/ns/pods";
+                let call = world.call("POST", target, "application/json", body.to_owned().into());
+                let mut reply = None;
+                let counted =
+                    allocation_counter::measure(|| reply = Some(answer(layered.call(call))));
+                assert!(reply.is_some_and(|reply| reply.is_ok()));
+                count = counted.count_total;
+            }
+            count
+        };
+        let saved = |expression: &str| {
+            let [bare, full] = [&bare, &full].map(|body| allocations(expression, body));
+            full.saturating_sub(bare)
+        };
+        for (unread, read) in [
+            (
+                "object.metadata.labels.a == 'b'",
+                "has(object.spec.dnsPolicy)",
+            ),
+            ("object.kind == 'Pod'", "object.spec.containers.size() == 1"),
+            (
+                "request.name != 'x' && has(object.metadata)",
+                "has(object.status)",
+            ),
+        ] {
+            let (unread, read) = (saved(unread), saved(read));
+            assert!(
+                unread >= read + 6,
+                "{unread} and {read} allocations are saved"
+            );
+        }
+    });
+}
+
 /// A service that answers at once.
 #[derive(Clone)]
 struct Leaf;

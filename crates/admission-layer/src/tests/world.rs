@@ -197,6 +197,12 @@ impl World {
         Self::of(mode, 32 << 20, Duration::from_millis(5), false)
     }
 
+    /// A world whose clock stands still, so that no evaluation goes on elsewhere because it takes long.
+    pub(super) fn at_rest(mode: AdmissionMode) -> Self {
+        let clock = Clock::manual(Clock::system().now());
+        Self::by_clock(clock, mode, 32 << 20, Duration::from_secs(30), false)
+    }
+
     /// A world in which writes are conditional on the evaluated object.
     pub(super) fn guarded() -> Self {
         let limit = Duration::from_secs(30);
@@ -204,13 +210,23 @@ impl World {
     }
 
     fn of(mode: AdmissionMode, body_budget: usize, ready_limit: Duration, guard: bool) -> Self {
+        Self::by_clock(Clock::system(), mode, body_budget, ready_limit, guard)
+    }
+
+    fn by_clock(
+        clock: Clock,
+        mode: AdmissionMode,
+        body_budget: usize,
+        ready_limit: Duration,
+        guard: bool,
+    ) -> Self {
         let objects = Objects::default();
         let (reading, revisions) = (Arc::default(), Revisions::default());
         let upstream = stored(&objects, &revisions, &reading);
         let authority = upstream.address.to_string().parse().unwrap();
         let endpoint = Endpoint::new(authority, None);
         let client = ApiClient::new(endpoint, Arc::new(HeaderMap::new), ConnectionReuse::Pooled);
-        let (clock, control) = (Clock::system(), tokio::runtime::Handle::current());
+        let control = tokio::runtime::Handle::current();
         let access = AccessReviews::new(
             AccessReviewSettings::default(),
             ReviewClient::access(client.clone()),
