@@ -176,9 +176,10 @@ func customKinds() []echoedKind {
 	}
 }
 
-// reviewKinds are posted, answered, and not stored. The order of the rules in a SelfSubjectRulesReview is left to chance.
+// reviewKinds are posted, answered, and not stored; so are bindings. The order of the rules in a SelfSubjectRulesReview is left to chance.
 func reviewKinds() []echoedKind {
 	return []echoedKind{
+		{session: "bindings", path: "bindings", posts: true, document: standard("v1", "Binding", `,"target":{"kind":"Node","name":"n"}`), seen: printed("target.name")},
 		{session: "accessreviews", path: "authorization.k8s.io/v1:subjectaccessreviews", cluster: true, posts: true, document: standard("authorization.k8s.io/v1", "SubjectAccessReview", `,"spec":{"user":"u","resourceAttributes":{"verb":"get","resource":"pods"}}`), exempt: `status.allowed=true`, seen: `(object.?status.?allowed.orValue(false) ? 'exempt' : 'none')`},
 		{session: "localreviews", path: "authorization.k8s.io/v1:localsubjectaccessreviews", posts: true, document: standard("authorization.k8s.io/v1", "LocalSubjectAccessReview", `,"spec":{"user":"u","resourceAttributes":{"namespace":"@ns","verb":"get","resource":"pods"}}`), exempt: `status.allowed=true`, seen: `(object.?status.?allowed.orValue(false) ? 'exempt' : 'none')`},
 		{session: "ownreviews", path: "authorization.k8s.io/v1:selfsubjectaccessreviews", cluster: true, posts: true, document: standard("authorization.k8s.io/v1", "SelfSubjectAccessReview", `,"spec":{"resourceAttributes":{"verb":"get","resource":"pods"}}`), exempt: `status.allowed=true`, seen: `(object.?status.?allowed.orValue(false) ? 'exempt' : 'none')`},

@@ -1,0 +1,66 @@
+package cluster
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A notComparedResource is one of which objects are not compared.
+type notComparedResource struct {
+	resources *regexp.Regexp // group and resource
+	why       string
+}
+
+// notCompared are the resources that clients may write and of which no session about evaluated objects is.
+var notCompared = []notComparedResource{
+	{regexp.MustCompile(`^ (nodes|pods|services)/(attach|exec|portforward|proxy)$`), "a connection, whose options are in the query"},
+	{regexp.MustCompile(`^admissionregistration\.k8s\.io `), "a server does not ask its policies about them"},
+	{regexp.MustCompile(`^authorization\.k8s\.io selfsubjectrulesreviews$`), "the order of the rules in its answer is left to chance"},
+	{regexp.MustCompile(`^networking\.k8s\.io ipaddresses$`), "its name is an address; the test of equivalent versions compares its objects"},
+}
+
+// Of each kind that a server lets clients write, and each of its subresources, objects are compared, unless a reason is listed.
+func TestEvaluatedObjectsAreOfAllKindsOfAServer(t *testing.T) {
+	t.Parallel()
+	bed := must[*AdmissionBed](t)(admissionBed())
+	client := bed.Plain.Admin
+	_, lists, err := client.Discovery().ServerGroupsAndResources()
+	succeeds(t, err)
+	known := map[string]bool{}
+	for _, kind := range evaluatedObjectKinds() {
+		group, resource := "", kind.path
+		if version, rest, found := strings.Cut(kind.path, ":"); found {
+			group, _, _ = strings.Cut(version, "/")
+			resource = rest
+		}
+		known[group+" "+resource] = true
+		for _, one := range kind.subresources {
+			known[group+" "+resource+"/"+one.name] = true
+		}
+	}
+	written, missing := map[string]bool{}, []string{}
+	used := make([]bool, len(notCompared))
+	for _, list := range lists {
+		group, _ := groupOf(list.GroupVersion)
+		for _, resource := range list.APIResources {
+			writes := slices.ContainsFunc(resource.Verbs, func(verb string) bool { return verb == "create" || verb == "update" || verb == "patch" })
+			key := group + " " + resource.Name
+			if !writes {
+				continue
+			}
+			written[key] = true
+			listed := slices.IndexFunc(notCompared, func(one notComparedResource) bool { return one.resources.MatchString(key) })
+			if listed >= 0 {
+				used[listed] = true
+			} else if !known[key] {
+				missing = append(missing, key)
+			}
+		}
+	}
+	if len(missing) > 0 || slices.Contains(used, false) {
+		t.Errorf("of %d resources that clients may write, no session is about %q; reasons that hold for some: %v", len(written), missing, used)
+	}
+	t.Logf("%d resources that clients may write", len(written))
+}
