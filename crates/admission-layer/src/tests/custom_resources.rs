@@ -208,3 +208,56 @@ fn nobody_owns_a_resource_that_has_only_a_name() {
         }
     });
 }
+
+/// A PUT and a patch that change one part of two, in a version that another manager's entry may not be of.
+#[test]
+fn who_changes_a_custom_resource_owns_what_it_changed_unless_a_webhook_converts_the_owners() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let text = json!({"type": "string"});
+        let spec = json!({"tags": {"type": "array", "items": text, "x-kubernetes-list-type": "set"}, "map": {"type": "object", "additionalProperties": text}});
+        let mut one = policy("p", "x.io widgets", "false");
+        one["spec"]["validations"][0]["messageExpression"] = json!(
+            "object.metadata.managedFields.map(m, m.manager + ' ' + m.fieldsV1['f:spec'].map(k, k + '=' + m.fieldsV1['f:spec'][k].map(p, p).join('+')).join(',')).join(' ')"
+        );
+        world.enforce(&[one]);
+        let path = format!("{WIDGETS}/w");
+        let object = |version: &str, tags: Value| {
+            let mut object = widget(&json!({}), &json!({"tags": tags, "map": {"k": "v"}}));
+            object["metadata"]["resourceVersion"] = json!("7");
+            object["metadata"]["managedFields"] = json!([{
+                "manager": "first", "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1", "time": "2026-01-01T00:00:00Z",
+                "fieldsV1": {"f:spec": {"f:map": {"f:k": {}}, "f:tags": {r#"v:"x""#: {}, r#"v:"y""#: {}}}},
+            }]);
+            object
+        };
+        let kept = r#"first f:map=f:k,f:tags=v:"x"+v:"y""#;
+        let changed = r#"first f:map=f:k,f:tags=v:"x" somebody f:tags=v:"z""#;
+        for (owner, strategy, seen) in [
+            ("x.io/v1", "None", changed),
+            ("x.io/v2", "None", changed),
+            ("x.io/v1", "Webhook", changed),
+            ("x.io/v2", "Webhook", kept),
+        ] {
+            let mut definition = definition(&format!("{owner} {strategy}"), &spec);
+            definition["spec"]["conversion"] = json!({"strategy": strategy});
+            let versions = definition["spec"]["versions"].as_array_mut().unwrap();
+            let mut other = versions[0].clone();
+            other["name"] = json!("v2");
+            versions.push(other);
+            world.store(DEFINITION, definition);
+            world.store(&path, object(owner, json!(["x", "y"])));
+            let mut sent = object(owner, json!(["x", "z"]));
+            sent["metadata"]["managedFields"].take();
+            let patch = json!({"spec": {"tags": ["x", "z"]}});
+            for (method, body) in [("PUT", &sent), ("PATCH", &patch)] {
+                let target = format!("{path}?fieldManager=somebody");
+                let got = world.json(method, &target, body).await;
+                assert!(
+                    got.message().contains(&format!("denied request: {seen}")),
+                    "{method} {owner} {strategy}: {got:?}"
+                );
+            }
+        }
+    });
+}
