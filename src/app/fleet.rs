@@ -355,8 +355,11 @@ impl FleetSeats {
 impl SeatUser for FleetSeats {
     fn load(&self) -> Load {
         let dispatcher = self.flow_control.dispatcher();
-        // With one server behind it, the policy divides what the configuration says, whether the server can be reached or not.
-        let reached = self.servers.as_ref();
+        // With one server behind it, or while none can be reached, the policy divides what the configuration says.
+        let reached = self
+            .servers
+            .as_ref()
+            .filter(|servers| servers.is_any_open());
         let reach = reached.map(|_| dispatcher.view().policy().settings().total_seats);
         let load = lock(&self.received).load(dispatcher);
         Load { reach, ..load }

@@ -36,9 +36,10 @@ impl Coordination {
     }
 
     /// The seats of the servers that some gateway reaches, as far as gateways tell; 0 without a coordinator.
-    pub(crate) fn widest_reach(&self) -> Seats {
+    pub(crate) fn widest_reach(&self, now: Time) -> Seats {
         let coordinator = self.coordinator.as_ref();
-        coordinator.and_then(Coordinator::widest_reach).unwrap_or(0)
+        let reach = coordinator.and_then(|coordinator| coordinator.widest_reach(now));
+        reach.unwrap_or(0)
     }
 
     /// Whether the ledger must be read before it can go on. Forgets a coordinator whose time is over.
@@ -76,18 +77,22 @@ impl Coordination {
         }
     }
 
-    /// The next ledger, now that all reports were read by a read sent at `sent`.
+    /// All reports were read by a read sent at `sent`.
+    pub(crate) fn observe(&mut self, sent: Time, now: Time, reports: Vec<(Report, KeyRevision)>) {
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.read_all(sent, now, reports);
+        }
+    }
+
+    /// The next ledger.
     pub(crate) fn propose(
         &mut self,
-        sent: Time,
         now: Time,
-        reports: Vec<(Report, KeyRevision)>,
         division: &FleetDivision,
         limit: Seats,
     ) -> Option<Proposal> {
         let coordinator = self.coordinator.as_mut()?;
         coordinator.set_limit(limit);
-        coordinator.read_all(sent, now, reports);
         coordinator.propose(now, |members, pool| division.targets(members, pool))
     }
 

@@ -408,29 +408,29 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
 
     /// Divides the seats, if this gateway is elected.
     async fn coordinate(&mut self, fence: Option<Fence>) {
-        let reached = self.coordination.widest_reach();
-        let (division, limit) = self.parts.seats.division(reached);
-        let turn = self.coordination_turn(fence, &division, limit);
-        if let Err(error) = turn.await {
+        if let Err(error) = self.coordination_turn(fence).await {
             self.failed(&error);
         }
         let coordinates = self.coordination.is_active(fence);
+        let (_, limit) = self.division();
         self.parts.status.update(|view| {
             view.limit = limit;
             view.coordinates = coordinates;
         });
     }
 
-    async fn coordination_turn(
-        &mut self,
-        fence: Option<Fence>,
-        division: &FleetDivision,
-        limit: Seats,
-    ) -> Result<(), EngineError> {
+    /// How seats are to be divided, and how many there are, as far as members have reported.
+    fn division(&self) -> (FleetDivision, Seats) {
+        let reached = self.coordination.widest_reach(self.now());
+        self.parts.seats.division(reached)
+    }
+
+    async fn coordination_turn(&mut self, fence: Option<Fence>) -> Result<(), EngineError> {
         if self.coordination.wants_ledger(fence) {
             let (ledger, revision) = self.read_ledger_record().await?;
             self.apply(&ledger);
             let now = self.now();
+            let (_, limit) = self.division();
             self.coordination.adopt(fence, limit, now, ledger, revision);
         }
         if !self.coordination.is_active(fence) {
@@ -446,10 +446,10 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         let epochs = reports.iter().map(|(report, _)| report.epoch);
         self.known_epoch = epochs.fold(self.known_epoch, Ord::max);
         let now = self.now();
-        let Some(proposal) = self
-            .coordination
-            .propose(sent, now, reports, division, limit)
-        else {
+        self.coordination.observe(sent, now, reports);
+        // Only now: a new coordinator knows of no report before.
+        let (division, limit) = self.division();
+        let Some(proposal) = self.coordination.propose(now, &division, limit) else {
             return Ok(());
         };
         let value = to_json(&proposal.ledger)?;

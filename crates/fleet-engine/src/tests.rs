@@ -75,62 +75,14 @@ async fn the_engine_on_leases_conforms() {
 }
 
 #[cfg(feature = "etcd")]
+mod etcd;
+
+#[cfg(feature = "etcd")]
 #[tokio::test]
 async fn the_engine_on_etcd_conforms() {
     let server = fairgate_testkit::etcd::EtcdServer::start();
     server.client().await;
-    check_engine(&on_etcd(server.endpoint(), None)).await;
-}
-
-/// The engine on an etcd at this address, with this user and password.
-#[cfg(feature = "etcd")]
-fn on_etcd(endpoint: String, user: Option<(&str, &str)>) -> crate::etcd::EtcdEngine {
-    use fairgate_store::{HistoryLimits, etcd};
-
-    let settings = etcd::EtcdSettings {
-        endpoints: vec![endpoint],
-        prefix: "/fleets/front".to_owned(),
-        tls: None,
-        user: user.map(|(name, password)| (name.to_owned(), password.to_owned())),
-        limits: HistoryLimits::default(),
-        compaction: None,
-    };
-    crate::etcd::EtcdEngine::new(etcd::EtcdRecords::start(&settings).unwrap())
-}
-
-/// What an operator is told about an etcd that forbids the calls is not what he is told about one that is away.
-#[cfg(feature = "etcd")]
-#[tokio::test]
-async fn an_etcd_that_forbids_the_calls_is_told_from_one_that_is_away() {
-    use crate::engine::{EngineFailure, FleetEngine, FleetKey};
-
-    let server = fairgate_testkit::etcd::EtcdServer::start();
-    let mut client = server.client().await;
-    client.user_add("root", "r", None).await.unwrap();
-    client.user_grant_role("root", "root").await.unwrap();
-    client.user_add("no-role", "secret", None).await.unwrap();
-    client.auth_enable().await.unwrap();
-
-    for user in [
-        None,
-        Some(("no-role", "secret")),
-        Some(("no-role", "guess")),
-    ] {
-        let engine = on_etcd(server.endpoint(), user);
-        let read = engine.read(&FleetKey::Ledger).await.unwrap_err();
-        assert_eq!(read.failure, EngineFailure::Forbidden, "{user:?}: {read}");
-        let reports = engine.read_reports().await.unwrap_err();
-        assert_eq!(
-            reports.failure,
-            EngineFailure::Forbidden,
-            "{user:?}: {reports}"
-        );
-        let lease = engine
-            .lease_call(http::Method::GET, None)
-            .await
-            .unwrap_err();
-        assert_eq!(lease.code, Some(403), "{user:?}: {}", lease.why);
-    }
+    check_engine(&etcd::on_etcd(server.endpoint(), None)).await;
 }
 
 #[tokio::test]

@@ -104,13 +104,23 @@ impl Coordinator {
         self.limit = limit;
     }
 
-    /// The seats of the servers that the gateway reaches that reaches most; `None` if no gateway tells. The report of a silent gateway says
-    /// what it reached before.
-    pub fn widest_reach(&self) -> Option<Seats> {
+    /// The seats of the servers that the member reaches that reaches most; `None` if none tells. Members report at least each quarter of
+    /// the lease: one that has missed that may be gone, and its servers with it.
+    pub fn widest_reach(&self, now: Time) -> Option<Seats> {
+        let recent = self.settings.lease * 3 / 8;
+        let is_present = |report: &&Report| {
+            let gateway = &report.gateway;
+            let entry = self.stored.entry(gateway);
+            let is_member = entry.is_some_and(|entry| entry.standing == Standing::Member);
+            let news = self.last_news.get(gateway);
+            let is_recent = news.is_some_and(|news| now.since(*news) <= recent);
+            is_member && is_recent && !report.leaving && !self.silent.contains(gateway)
+        };
         let reports = self.reports.values().map(|(_, report)| report);
-        let present =
-            reports.filter(|report| !report.leaving && !self.silent.contains(&report.gateway));
-        present.filter_map(|report| report.reach).max()
+        reports
+            .filter(is_present)
+            .filter_map(|report| report.reach)
+            .max()
     }
 
     /// Its fencing token.

@@ -3,6 +3,8 @@
 //! The writer becomes the only owner of what it changed, and keeps what it owned. A value sent
 //! again unchanged changes nothing; the object itself is never altered here.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -107,11 +109,13 @@ impl<'a> Updater<'a> {
     /// Whether objects of a custom resource can be read in the versions of all entries: a server forgets all of them if not, where it would only
     /// forget some of a built-in kind.
     fn fits_all_versions(&self, objects: [&VersionedObject<'a>; 2], managers: &Managers) -> bool {
-        let mut others = managers
+        // Each version once: clients send as many entries as they like.
+        let versions: BTreeSet<&str> = managers
             .iter()
             .map(|(_, entry)| &*entry.version)
-            .filter(|version| *version != self.context.api_version);
-        others.all(|version| {
+            .filter(|version| *version != self.context.api_version)
+            .collect();
+        versions.iter().all(|version| {
             objects.iter().all(|object| {
                 let converted = object.to(self.kinds, version);
                 converted.is_some_and(|object| object.validate(DuplicateItems::Refused).is_ok())

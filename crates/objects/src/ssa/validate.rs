@@ -39,11 +39,15 @@ pub(super) enum DuplicateItems {
     Refused,
 }
 
+/// Bytes of errors after which a check ends. Each has the path of its value, and clients choose names in it: without a bound a long one is
+/// repeated for each of many values.
+const MOST_TEXT: usize = 256 << 10;
+
 /// Checks a value against its type.
 ///
 /// # Errors
 ///
-/// All values that do not fit, but only the first unknown field of each object.
+/// All values that do not fit, but only the first unknown field of each object, and no more after [`MOST_TEXT`].
 pub(super) fn validate(
     ty: ValueType<'_>,
     value: &Value,
@@ -52,6 +56,7 @@ pub(super) fn validate(
     let mut check = Check {
         path: String::new(),
         misfits: Vec::new(),
+        text: 0,
         duplicates,
     };
     check.value(ty, value);
@@ -65,11 +70,16 @@ pub(super) fn validate(
 struct Check {
     path: String,
     misfits: Vec<String>,
+    /// Bytes of these.
+    text: usize,
     duplicates: DuplicateItems,
 }
 
 impl Check {
     fn value(&mut self, ty: ValueType<'_>, value: &Value) {
+        if self.text >= MOST_TEXT {
+            return;
+        }
         match ty {
             ValueType::Table(table) => self.by_table(table, value),
             ValueType::Custom(custom) => match custom.scalar() {
@@ -177,10 +187,15 @@ impl Check {
     }
 
     fn misfit(&mut self, text: &str) {
-        self.misfits.push(if self.path.is_empty() {
+        if self.text >= MOST_TEXT {
+            return;
+        }
+        let misfit = if self.path.is_empty() {
             text.to_owned()
         } else {
             format!("{}: {text}", self.path)
-        });
+        };
+        self.text += misfit.len();
+        self.misfits.push(misfit);
     }
 }

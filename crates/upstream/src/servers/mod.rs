@@ -347,7 +347,8 @@ impl UpstreamServers {
         let listed = list
             .iter()
             .filter(|server| server.is_listed.load(Ordering::Relaxed));
-        listed.map(|server| server.load.seats()).sum()
+        let seats = listed.map(|server| server.load.seats());
+        seats.fold(0, Seats::saturating_add)
     }
 
     /// Where requests wait for room at any server.

@@ -112,9 +112,9 @@ impl SharedSeats {
     }
 }
 
-/// Gives each level that has shares, and no seat here, one of the level with most seats, as long as that keeps one itself. Else a level with fewer
-/// seats than the fleet has gateways would refuse clients of some gateways all the time: the ones that wait a second before they try again, as they
-/// are told, have been forgotten when the seat comes. Returns which levels got one. O(levels · log levels).
+/// Gives each level that has shares, and no seat here, one of the level that has most, as long as that keeps half of what it had. Else a level with
+/// fewer seats than the fleet has gateways would refuse clients of some gateways all the time: the ones that wait a second before they try
+/// again, as they are told, have been forgotten when the seat comes. Returns which levels got one. O(levels · log levels).
 fn give_each_one<'a>(
     nominal: &mut [Seats],
     levels: impl Iterator<Item = &'a LevelSpec>,
@@ -123,18 +123,20 @@ fn give_each_one<'a>(
         *at == 0 && level.shares > 0 && level.kind != LevelKind::Exempt
     };
     let mut given: Vec<bool> = levels.zip(&*nominal).map(lacks).collect();
+    let kept: Vec<Seats> = nominal.iter().map(|at| at.div_ceil(2)).collect();
     let rich = (0..).zip(&*nominal).filter(|(_, at)| **at > 1);
     let mut rich: BinaryHeap<(Seats, Reverse<usize>)> =
         rich.map(|(index, at)| (*at, Reverse(index))).collect();
     for (index, is_given) in given.iter_mut().enumerate().filter(|(_, lacks)| **lacks) {
-        let Some((seats, giver)) = rich.pop() else {
+        let Some((_, giver)) = rich.pop() else {
             *is_given = false;
             continue;
         };
         nominal[giver.0] -= 1;
         nominal[index] += 1;
-        if seats > 2 {
-            rich.push((seats - 1, giver));
+        let left = nominal[giver.0];
+        if left > kept[giver.0] {
+            rich.push((left, giver));
         }
     }
     given

@@ -1,6 +1,6 @@
 //! Custom resources: what is owned as the schema of their definition says.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -12,17 +12,22 @@ use crate::{
 };
 
 /// A custom kind in the versions of its definition, all of which have the same objects.
-struct Widgets(CustomSchema);
+struct Widgets {
+    schema: CustomSchema,
+    /// How often an object was converted.
+    conversions: Cell<usize>,
+}
 
 impl ManagedKind for Widgets {
     fn object_type(&self, api_version: &str) -> Option<ObjectType<'_>> {
         let version = api_version.strip_prefix("example.com/")?;
-        let root = self.0.object_type(version)?;
+        let root = self.schema.object_type(version)?;
         let kind = "Widget";
         Some(ObjectType::Custom { kind, root })
     }
 
     fn convert(&self, object: &Value, to: &str) -> Option<Value> {
+        self.conversions.set(self.conversions.get() + 1);
         let mut object = object.clone();
         object["apiVersion"] = json!(to);
         self.object_type(to).map(|_| object)
@@ -68,7 +73,10 @@ fn widgets() -> Widgets {
     let versions = [version("v1", spec), version("v2", few), version("v3", open)];
     let definition = json!({"spec": {"versions": versions}});
     let definition = Arc::new(CustomDefinition::new(&definition));
-    Widgets(definition.version("v1").unwrap())
+    Widgets {
+        schema: definition.version("v1").unwrap(),
+        conversions: Cell::new(0),
+    }
 }
 
 fn widget(spec: &Value) -> Value {
@@ -230,6 +238,39 @@ fn entries_of_another_version_stay_if_the_object_can_be_read_in_it_and_else_all_
             assert_eq!(owners, json!({}), "{version} {spec}");
         }
     }
+}
+
+#[test]
+fn many_entries_of_another_version_cost_no_more_conversions_than_one() {
+    let conversions = |entries: usize| {
+        let kinds = widgets();
+        let entry = |number: usize| json!({"manager": format!("m{number}"), "operation": "Update", "apiVersion": "example.com/v2", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:map": {"f:k": {}}}}});
+        let mut live = widget(&json!({"map": {"k": "v"}}));
+        live["metadata"]["managedFields"] = (0..entries).map(entry).collect();
+        let changed = written(
+            &kinds,
+            Some(&live),
+            &widget(&json!({"map": {"k": "w"}})),
+            "me",
+        );
+        assert!(owned(&changed)["me"].is_object());
+        kinds.conversions.get()
+    };
+    assert_eq!(conversions(100), conversions(1));
+}
+
+#[test]
+fn the_text_about_values_that_do_not_fit_is_bounded() {
+    let (name, verbs) = ("n".repeat(10_000), vec![1; 10_000]);
+    let kinds = widgets();
+    let applied = widget(&json!({"rules": [{"name": name, "verbs": verbs}]}));
+    let context = context("me", "", "example.com/v1");
+    let refused = apply(&kinds, None, &applied, &context, false);
+    let Err(ApplyError::BadRequest(why) | ApplyError::Internal(why)) = refused else {
+        panic!("{:?}", refused.map(|_| ()));
+    };
+    assert!(why.contains("expected string"), "{}", &why[..200]);
+    assert!(why.len() < 1 << 20, "{} bytes", why.len());
 }
 
 #[test]

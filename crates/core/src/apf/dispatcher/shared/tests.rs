@@ -378,7 +378,7 @@ fn levels_have_what_the_coordinator_gave_them_and_by_shares_if_it_does_not_know_
 #[test]
 fn a_level_without_a_seat_of_the_grant_has_one_here_if_there_are_enough() {
     for (seats, levels, expected) in [
-        // The richest level gives up what others lack. A level that has seats in no gateway of the fleet has shares nevertheless.
+        // The richest level gives up what others lack.
         (
             30,
             [("a", 0), ("b", 28), ("c", 2), ("catch-all", 0)],
@@ -387,13 +387,18 @@ fn a_level_without_a_seat_of_the_grant_has_one_here_if_there_are_enough() {
         (
             4,
             [("a", 0), ("b", 4), ("c", 0), ("catch-all", 0)],
-            [1, 1, 1, 1],
+            [1, 2, 1, 0],
         ),
-        // Nobody gives up its last seat.
+        (
+            6,
+            [("a", 0), ("b", 6), ("c", 0), ("catch-all", 0)],
+            [1, 3, 1, 1],
+        ),
+        // Nobody gives up more than half, and none its last seat.
         (
             3,
             [("a", 0), ("b", 3), ("c", 0), ("catch-all", 0)],
-            [1, 1, 1, 0],
+            [1, 2, 0, 0],
         ),
         (
             2,
