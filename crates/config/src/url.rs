@@ -89,7 +89,7 @@ impl UpstreamUrl {
 }
 
 /// A URL without its user, its password and its query, for messages. A password may have any character.
-fn without_credentials(text: &str) -> String {
+pub(super) fn without_credentials(text: &str) -> String {
     let scheme = ["https://", "http://"]
         .into_iter()
         .find(|scheme| text.starts_with(scheme));

@@ -10,7 +10,7 @@ use fairgate_gotext::parse_duration;
 use serde_json::Value;
 
 pub(super) use crate::invalid_value::InvalidValue;
-use crate::url::UpstreamUrl;
+use crate::{secret::secrets_of, url::UpstreamUrl};
 
 /// A type of setting.
 pub(super) trait Setting: Debug + Sized {
@@ -89,19 +89,44 @@ settings! {
     UpstreamUrl: "URL", url;
 }
 
+/// A value as messages show it: never more of it than a line, and of a list or a mapping nothing.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "a mapping".to_owned(),
+        // Before it is cut, after which nobody would know it.
+        other => match secrets_of("", other).first() {
+            Some(secret) => format!("{:?}", secret.shown),
+            None => brief(other),
+        },
+    }
+}
+
+/// A value short enough for a message.
+fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(40) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text,
+    }
+}
+
 /// Text; a number is not accepted as text.
 pub(super) fn text(value: &Value) -> Result<String, InvalidValue> {
-    value
-        .as_str()
-        .map(str::to_owned)
-        .ok_or_else(|| InvalidValue::new(format!("{value} is not text"), "put quotes around it"))
+    let remedy = match value {
+        Value::Array(_) => "write one value, without brackets or dashes",
+        Value::Object(_) => "write one value",
+        _ => "put quotes around it",
+    };
+    let wrong = || InvalidValue::new(format!("{} is not text", shown(value)), remedy);
+    value.as_str().map(str::to_owned).ok_or_else(wrong)
 }
 
 /// `true` or `false`.
 fn flag(value: &Value) -> Result<bool, InvalidValue> {
     value.as_bool().ok_or_else(|| {
         InvalidValue::new(
-            format!("{value} is neither true nor false"),
+            format!("{} is neither true nor false", shown(value)),
             "write true or false, without quotes",
         )
     })
@@ -114,7 +139,11 @@ fn count(value: &Value) -> Result<u32, InvalidValue> {
         .and_then(|n| u32::try_from(n).ok())
         .ok_or_else(|| {
             InvalidValue::new(
-                format!("{value} is not a whole number from 0 to {}", u32::MAX),
+                format!(
+                    "{} is not a whole number from 0 to {}",
+                    shown(value),
+                    u32::MAX
+                ),
                 "write a whole number, without quotes",
             )
         })
@@ -133,7 +162,7 @@ fn keyword<T: Keyword>(value: &Value) -> Result<T, InvalidValue> {
             ""
         };
         InvalidValue::new(
-            format!("{value} is not a known value"),
+            format!("{} is not a known value", shown(value)),
             format!("write one of {}{quotes}", words.join(", ")),
         )
     })
@@ -149,7 +178,12 @@ pub(super) fn word<T: Keyword>(value: T) -> &'static str {
 pub(super) fn texts(value: &Value) -> Result<Vec<String>, InvalidValue> {
     value
         .as_array()
-        .ok_or_else(|| InvalidValue::new(format!("{value} is not a list"), "write it as [a, b]"))?
+        .ok_or_else(|| {
+            InvalidValue::new(
+                format!("{} is not a list", shown(value)),
+                "write it as [a, b]",
+            )
+        })?
         .iter()
         .map(text)
         .collect()
@@ -159,7 +193,7 @@ pub(super) fn texts(value: &Value) -> Result<Vec<String>, InvalidValue> {
 fn address(value: &Value) -> Result<SocketAddr, InvalidValue> {
     text(value)?.parse().map_err(|_| {
         InvalidValue::new(
-            format!("{value} is not an IP address and port"),
+            format!("{} is not an IP address and port", shown(value)),
             "write it as \"127.0.0.1:8443\" or \"[::]:8443\"",
         )
     })
@@ -176,7 +210,7 @@ fn optional_address(value: &Value) -> Result<Option<SocketAddr>, InvalidValue> {
 /// A duration as Kubernetes writes it: `10s`, `1m30s`, `500ms`, `1.5h`.
 fn duration(value: &Value) -> Result<Duration, InvalidValue> {
     const REMEDY: &str = "write a number and a unit, as in 500ms, 10s, 1m30s, 4h";
-    let wrong = || InvalidValue::new(format!("{value} is not a duration"), REMEDY);
+    let wrong = || InvalidValue::new(format!("{} is not a duration", shown(value)), REMEDY);
     let text = value.as_str().ok_or_else(wrong)?;
     // Go takes signs, too; no setting is negative.
     if text.starts_with(['-', '+']) {
@@ -201,7 +235,7 @@ fn url(value: &Value) -> Result<UpstreamUrl, InvalidValue> {
 /// A number of bytes as Kubernetes writes it: `16Mi`, `512Ki`, `1G`, `65536`.
 fn bytes(value: &Value) -> Result<u64, InvalidValue> {
     const REMEDY: &str = "write a number and a unit, as in 64Ki, 16Mi, 1Gi";
-    let wrong = || InvalidValue::new(format!("{value} is not a size"), REMEDY);
+    let wrong = || InvalidValue::new(format!("{} is not a size", shown(value)), REMEDY);
     if let Some(bytes) = value.as_u64() {
         return Ok(bytes);
     }

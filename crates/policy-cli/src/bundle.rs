@@ -79,7 +79,10 @@ impl PolicyBundle {
             let (group, version) = object.group_version();
             let known = kinds.into_iter().find(|kind| kind.kind == object.kind());
             let Some(kind) = known.filter(|_| group == GROUP) else {
-                others.push(object);
+                match misspelt_kind(&object) {
+                    Some(misspelt) => findings.push(misspelt),
+                    None => others.push(object),
+                }
                 continue;
             };
             if version != "v1" {
@@ -154,6 +157,34 @@ impl PolicyBundle {
             assumed,
         })
     }
+}
+
+/// That an object is meant for a policy or a binding, and is none: its kind is none of the group's, or its group is another one. It must not pass for an
+/// object that policies are asked about.
+fn misspelt_kind(object: &FileObject) -> Option<Finding> {
+    const OTHERS: [&str; 4] = [
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    ];
+    let (group, _) = object.group_version();
+    let kind = object.kind();
+    let policies = [
+        VALIDATING_ADMISSION_POLICY.kind,
+        VALIDATING_ADMISSION_POLICY_BINDING.kind,
+    ];
+    if policies.contains(&kind) {
+        let message = format!("{kind} is no kind of {group:?}");
+        let remedy = format!("write apiVersion: {GROUP}/v1");
+        return Some(object.error("apiVersion", message, remedy));
+    }
+    if group != GROUP || OTHERS.contains(&kind) {
+        return None;
+    }
+    let message = format!("there is no kind {kind:?} in {group}");
+    let remedy = "write ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding";
+    Some(object.error("kind", message, remedy))
 }
 
 /// Policies that are ready to evaluate requests.

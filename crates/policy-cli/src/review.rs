@@ -33,9 +33,7 @@ pub fn review(paths: &[PathBuf], input: &mut dyn Read, fidelity: Fidelity) -> Ve
     let mut findings = Vec::new();
     let objects = documents::read(paths, input, &mut findings);
     let mut bundle = PolicyBundle::default();
-    for other in bundle.take(objects, &mut findings) {
-        findings.extend(misspelt_kind(&other));
-    }
+    bundle.take(objects, &mut findings);
     if bundle.policies.is_empty() && bundle.bindings.is_empty() && findings.is_empty() {
         let paths: Vec<String> = paths
             .iter()
@@ -56,24 +54,6 @@ pub fn review(paths: &[PathBuf], input: &mut dyn Read, fidelity: Fidelity) -> Ve
         review_binding(binding, &bundle, &mut findings);
     }
     findings
-}
-
-/// That an object of the group of policies is of no kind that the group has.
-fn misspelt_kind(object: &FileObject) -> Option<Finding> {
-    const OTHERS: [&str; 4] = [
-        "MutatingAdmissionPolicy",
-        "MutatingAdmissionPolicyBinding",
-        "MutatingWebhookConfiguration",
-        "ValidatingWebhookConfiguration",
-    ];
-    let (group, _) = object.group_version();
-    let kind = object.kind();
-    if group != VALIDATING_ADMISSION_POLICY.group || OTHERS.contains(&kind) {
-        return None;
-    }
-    let message = format!("there is no kind {kind:?} in {group}");
-    let remedy = "write ValidatingAdmissionPolicy or ValidatingAdmissionPolicyBinding";
-    Some(object.error("kind", message, remedy))
 }
 
 fn review_policy(policy: &FileObject, bundle: &PolicyBundle, findings: &mut Vec<Finding>) {

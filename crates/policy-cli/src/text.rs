@@ -59,7 +59,6 @@ pub(super) fn write(out: &mut dyn Write, report: &TestReport) -> io::Result<()> 
         (false, 1) => "request",
         (false, _) => "requests",
     };
-    let as_expected = total - failed;
     let unevaluated = report
         .results
         .iter()
@@ -68,6 +67,12 @@ pub(super) fn write(out: &mut dyn Write, report: &TestReport) -> io::Result<()> 
     if !report.is_any_evaluated {
         return writeln!(out, "{total} {noun}: {NOTHING_EVALUATED}");
     }
+    // What no policy was asked about is not allowed by any.
+    let as_expected = if report.has_cases {
+        total - failed
+    } else {
+        total - failed - unevaluated
+    };
     let unevaluated = match unevaluated {
         0 => String::new(),
         unevaluated => format!("; {unevaluated} evaluated by no policy"),

@@ -165,7 +165,7 @@ fn document(reader: &mut ConfigReader, text: &[u8]) -> Map<String, Value> {
     for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         let problem = match entries.remove(key) {
             Some(Value::String(value)) if value == expected => continue,
-            Some(value) => format!("{value} is not a known value"),
+            Some(value) => format!("{} is not a known value", values::shown(&value)),
             None => "missing".to_owned(),
         };
         reader.error(key, problem, format!("write {key}: {expected}"));

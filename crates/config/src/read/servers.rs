@@ -11,7 +11,7 @@ use crate::{
     pem,
     section::{ConfigReader, ConfigSection},
     url::UpstreamUrl,
-    values::{InvalidValue, Setting, text},
+    values::{InvalidValue, Setting, shown, text},
 };
 
 /// The keys of an entry.
@@ -40,7 +40,7 @@ impl Setting for WrittenServers {
     fn read(value: &Value) -> Result<Self, InvalidValue> {
         let entries = value.as_array().ok_or_else(|| {
             InvalidValue::new(
-                format!("{value} is not a list"),
+                format!("{} is not a list", shown(value)),
                 "write one entry for each server, as - url: https://10.0.0.1:6443",
             )
         })?;
@@ -83,7 +83,7 @@ impl Setting for WrittenServers {
 fn server(entry: &Value) -> Result<WrittenServer, InvalidValue> {
     let entry = entry.as_object().ok_or_else(|| {
         InvalidValue::new(
-            format!("{entry} is not a mapping"),
+            format!("{} is not a mapping", shown(entry)),
             "write - url: https://10.0.0.1:6443",
         )
     })?;
@@ -95,16 +95,17 @@ fn server(entry: &Value) -> Result<WrittenServer, InvalidValue> {
     }
     let url = present(entry, "url")
         .ok_or_else(|| InvalidValue::new("it has no url", "write url: https://10.0.0.1:6443"))?;
-    let seats = present(entry, "seats").map(|value| {
-        let seats = value.as_u64().and_then(|seats| u32::try_from(seats).ok());
-        let seats = seats.filter(|seats| (1..=10_000_000).contains(seats));
-        seats.ok_or_else(|| {
+    let seats =
+        present(entry, "seats").map(|value| {
+            let seats = value.as_u64().and_then(|seats| u32::try_from(seats).ok());
+            let seats = seats.filter(|seats| (1..=10_000_000).contains(seats));
+            seats.ok_or_else(|| {
             InvalidValue::new(
-                format!("seats: {value} is not a whole number from 1 to 10000000"),
+                format!("seats: {} is not a whole number from 1 to 10000000", shown(value)),
                 "write the server's --max-requests-inflight plus --max-mutating-requests-inflight",
             )
         })
-    });
+        });
     let ca_file = present(entry, "caFile").map(text).transpose()?;
     let name = present(entry, "tlsServerName").map(written_server_name);
     Ok(WrittenServer {

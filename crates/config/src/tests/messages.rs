@@ -99,6 +99,52 @@ fn a_malformed_url_is_one_error_and_its_password_stays_unread() {
     }
 }
 
+/// Whatever is pasted wherever: a list, a mapping, a URL with a password, a key, a token.
+#[test]
+fn no_message_shows_what_may_be_a_secret_at_any_key() {
+    let scratch = Scratch::new("secrets");
+    let values = [
+        json!(["s3cret"]),
+        json!([["s3cret"]]),
+        json!({"s3cret": "s3cret"}),
+        json!("https://admin:s3cret@a:6443"),
+        json!(["https://admin:s3cret@a:6443"]),
+        json!("admin:s3cret@a"),
+        json!("-----BEGIN EC PRIVATE KEY-----\ns3cret\n-----END EC PRIVATE KEY-----\n"),
+        json!("eyJhbGciOiJSUzI1NiJ9.s3cret.s3cret"),
+    ];
+    let mut told = 0;
+    for key in crate::keys::KEYS {
+        // A word in a list of words may be shown, as it may be where one word belongs.
+        let takes_list = key.default.is_none_or(|default| default.starts_with('['));
+        for value in values.iter().skip(usize::from(takes_list)) {
+            let found = messages(&scratch, &line(key.path, value));
+            told += usize::from(found.iter().any(|message| message.contains(key.path)));
+            for message in found {
+                // A key that nobody knows is shown: it is not a value.
+                let message = message.replace(".s3cret: unknown key", "");
+                assert!(!message.contains("s3cret"), "{}: {message}", key.path);
+            }
+        }
+    }
+    assert!(told > 4 * crate::keys::KEYS.len(), "{told} messages");
+    for key in ["fleet.etcd.passwordFile", "store.etcd.passwordFile"] {
+        let found = messages(&scratch, &line(key, &json!("s3cret"))).join("\n");
+        assert!(found.contains("cannot be read"), "{found}");
+        assert!(!found.contains("s3cret"), "{found}");
+    }
+}
+
+/// The line that gives a key this value.
+fn line(path: &str, value: &Value) -> String {
+    let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+    let mut value = value.clone();
+    for part in rest.rsplit('.').filter(|part| !part.is_empty()) {
+        value = json!({ part: value });
+    }
+    format!("{first}: {value}\n")
+}
+
 #[test]
 fn a_hash_key_without_quotes_is_told_to_be_quoted_and_not_shown() {
     let scratch = Scratch::new("hash-keys");
