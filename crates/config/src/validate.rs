@@ -3,6 +3,8 @@
 //! A gateway that would refuse all clients, trust every client, or send secrets unencrypted is reported before
 //! it starts. Not here: single keys (`read`).
 
+use std::{fs, path::Path};
+
 use fairgate_disruption::EvictionMode;
 
 use crate::{
@@ -24,6 +26,7 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
     }
     validate_mode(reader, config);
     validate_eviction(reader, config);
+    validate_state(reader, config);
     if config.limits.header_bytes > config.limits.unfinished_header_bytes {
         reader.error(
             "limits.unfinishedHeaderBytes",
@@ -50,6 +53,32 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             "limits.spoolPerAnswer",
             "more than limits.spoolTotal",
             "decrease it, or increase the total",
+        );
+    }
+}
+
+/// What is kept must not be read as policies, which would then be invalid.
+fn validate_state(reader: &mut ConfigReader, config: &Config) {
+    let Some(state) = &config.state_directory else {
+        return;
+    };
+    let absolute = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut policies = config
+        .flow_control
+        .policies
+        .iter()
+        .chain(&config.admission.files);
+    if policies.any(|path| absolute(path) == absolute(state)) {
+        reader.error(
+            "state.directory",
+            "policies are read from it, and what is kept there would be taken for one",
+            "name another directory",
+        );
+    } else if state.exists() && !state.is_dir() {
+        reader.error(
+            "state.directory",
+            format!("{} is not a directory", state.display()),
+            "name a directory, which is created if it does not exist",
         );
     }
 }

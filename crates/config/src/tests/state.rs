@@ -70,3 +70,35 @@ fn a_state_directory_without_policies_to_keep_is_reported() {
     assert_eq!(warnings("files", "policies"), 0);
     assert_eq!(warnings("sidecar", ""), 0);
 }
+
+#[test]
+fn a_state_directory_in_which_policies_are_or_that_is_none_is_an_error() {
+    let scratch = Scratch::new("state-of-policies");
+    fs::create_dir(scratch.0.join("policies")).unwrap();
+    scratch.file("file", "");
+    let errors = |state: &str, files: &Value| {
+        let read = scratch.read(json!({
+            "state": {"directory": state},
+            "flowControl": {"policies": {"directory": "policies"}},
+            "admission": {"mode": "enforce", "policies": {"source": "files", "files": files}},
+        }));
+        let findings = read
+            .findings
+            .iter()
+            .filter(|f| f.field == "state.directory");
+        findings
+            .filter(|f| f.is_error())
+            .map(|f| f.message.clone())
+            .collect::<Vec<_>>()
+    };
+    let read_there = "policies are read from it, and what is kept there would be taken for one";
+    assert_eq!(errors("policies", &json!(["file"])), [read_there]);
+    assert_eq!(errors("./policies/", &json!(["file"])), [read_there]);
+    assert_eq!(errors("other", &json!(["other"])), [read_there]);
+    assert_eq!(errors("state", &json!(["file"])), [""; 0]);
+    let file = scratch.0.join("file");
+    assert_eq!(
+        errors("file", &json!(["policies/a.yaml"])),
+        [format!("{} is not a directory", file.display())]
+    );
+}
