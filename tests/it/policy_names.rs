@@ -114,3 +114,53 @@ fn what_fails_for_some_objects_is_told() {
         assert!(err.contains(told), "{expression}: {err}");
     }
 }
+
+#[test]
+fn a_policy_that_is_misspelt_is_no_object_that_policies_allow() {
+    let object =
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 9}\n";
+    let misspelt = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissonPolicy\nmetadata: {name: m}\n";
+    let group = misspelt
+        .replace("Admisson", "Admission")
+        .replace("admissionregistration", "admission");
+    let files = Files::new(&[
+        (
+            "policy.yaml",
+            &policy(
+                "few",
+                "{resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}",
+                "object.spec.replicas < 10",
+            ),
+        ),
+        ("misspelt.yaml", misspelt),
+        ("group.yaml", &group),
+        ("object.yaml", object),
+        (
+            "other.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
+        ),
+    ]);
+    for (named, told) in [
+        (
+            "misspelt.yaml",
+            "there is no kind \"ValidatingAdmissonPolicy\"",
+        ),
+        (
+            "group.yaml",
+            "ValidatingAdmissionPolicy is no kind of \"admission.k8s.io\"",
+        ),
+    ] {
+        let given = ["-f", "policy.yaml", "-f", named, "-f", "object.yaml"];
+        let (code, out, err) = policy_test(&files.0, &given);
+        assert_eq!(code, 2, "{out}{err}");
+        assert!(err.contains(told), "{err}");
+    }
+    // Nor is what no policy is about allowed by any.
+    let given = ["-f", "policy.yaml", "-f", "object.yaml", "-f", "other.yaml"];
+    let (code, out, _) = policy_test(&files.0, &given);
+    assert_eq!(code, 0, "{out}");
+    assert!(
+        out.contains("\n2 requests: 1 allowed, 0 denied; 1 evaluated by no policy"),
+        "{out}"
+    );
+}

@@ -75,9 +75,10 @@ fn validate_state(reader: &mut ConfigReader, config: &Config) {
             "name another directory",
         );
     } else if state.exists() && !state.is_dir() {
-        reader.error(
+        // The gateway runs nevertheless, and says what it could not keep.
+        reader.warning(
             "state.directory",
-            format!("{} is not a directory", state.display()),
+            format!("{} is not a directory, so nothing is kept", state.display()),
             "name a directory, which is created if it does not exist",
         );
     }

@@ -10,10 +10,7 @@ use crate::{
     documents::{self, FileObject, items},
     expression_cost, resource_names, set_fields, vital,
 };
-use fairgate_admission::{
-    Fidelity, expression_warnings, further_expression_warnings, kinds::VALIDATING_ADMISSION_POLICY,
-    typed_kinds,
-};
+use fairgate_admission::{Fidelity, expression_warnings, further_expression_warnings, typed_kinds};
 use fairgate_core::finding::{Finding, Severity};
 
 /// Resources that policies never evaluate.

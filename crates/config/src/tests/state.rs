@@ -72,33 +72,29 @@ fn a_state_directory_without_policies_to_keep_is_reported() {
 }
 
 #[test]
-fn a_state_directory_in_which_policies_are_or_that_is_none_is_an_error() {
+fn a_state_directory_in_which_policies_are_is_an_error_and_a_file_a_warning() {
     let scratch = Scratch::new("state-of-policies");
     fs::create_dir(scratch.0.join("policies")).unwrap();
     scratch.file("file", "");
-    let errors = |state: &str, files: &Value| {
+    let found = |state: &str, files: &Value| {
         let read = scratch.read(json!({
             "state": {"directory": state},
             "flowControl": {"policies": {"directory": "policies"}},
             "admission": {"mode": "enforce", "policies": {"source": "files", "files": files}},
         }));
-        let findings = read
-            .findings
-            .iter()
-            .filter(|f| f.field == "state.directory");
+        let findings = read.findings.iter();
+        let findings = findings.filter(|finding| finding.field == "state.directory");
         findings
-            .filter(|f| f.is_error())
-            .map(|f| f.message.clone())
+            .map(|finding| (finding.is_error(), finding.message.clone()))
             .collect::<Vec<_>>()
     };
     let read_there = "policies are read from it, and what is kept there would be taken for one";
-    assert_eq!(errors("policies", &json!(["file"])), [read_there]);
-    assert_eq!(errors("./policies/", &json!(["file"])), [read_there]);
-    assert_eq!(errors("other", &json!(["other"])), [read_there]);
-    assert_eq!(errors("state", &json!(["file"])), [""; 0]);
+    let read_there = [(true, read_there.to_owned())];
+    assert_eq!(found("policies", &json!(["file"])), read_there);
+    assert_eq!(found("./policies/", &json!(["file"])), read_there);
+    assert_eq!(found("other", &json!(["other"])), read_there);
+    assert_eq!(found("state", &json!(["file"])), []);
     let file = scratch.0.join("file");
-    assert_eq!(
-        errors("file", &json!(["policies/a.yaml"])),
-        [format!("{} is not a directory", file.display())]
-    );
+    let none = format!("{} is not a directory, so nothing is kept", file.display());
+    assert_eq!(found("file", &json!(["policies/a.yaml"])), [(false, none)]);
 }
