@@ -19,13 +19,24 @@ impl Config {
     /// The value of a key here and in `new`, if it differs. A secret has none, and a file with changed contents has that as its value.
     pub fn change(&self, new: &Self, key: &str) -> Option<(String, String)> {
         let value = |config: &Self, key: &str| config.effective.get(key).cloned();
-        let (before, after) = (value(self, key), value(new, key));
-        if before != after {
-            return Some((before.unwrap_or_default(), after.unwrap_or_default()));
+        if value(self, key) != value(new, key) {
+            let [before, after] = [self, new].map(|config| config.shown(key));
+            if before == after {
+                // Its default follows from other keys.
+                return Some((before.to_owned(), "what other keys say now".to_owned()));
+            }
+            return Some((before.to_owned(), after.to_owned()));
         }
         let contents = format!("{key} (content)");
         let is_changed = value(self, &contents) != value(new, &contents);
         is_changed.then(|| ("the old contents".to_owned(), "the new contents".to_owned()))
+    }
+
+    fn shown(&self, key: &str) -> &str {
+        match self.written.get(key).map(String::as_str) {
+            None | Some("") => "not set",
+            Some(written) => written,
+        }
     }
 
     /// The keys that differ in `new` and that a reload does not apply, in alphabetical order.

@@ -63,6 +63,8 @@ pub struct Config {
     pub drain: DrainConfig,
     /// The effective value of each key, by its path; see [`Config::restart_needed_for`].
     pub(crate) effective: BTreeMap<String, String>,
+    /// The value of each key as it is written, or its default, by its path; see [`Config::change`].
+    pub(crate) written: BTreeMap<String, String>,
 }
 
 impl Config {

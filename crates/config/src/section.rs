@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     keys::{self, ConfigKey},
     secret::{SecretText, secrets_of},
-    values::{InvalidValue, Setting, shown, text, texts},
+    values::{self, InvalidValue, Setting, shown, text, texts},
 };
 use fairgate_core::finding::{Finding, Severity};
 
@@ -37,6 +37,8 @@ pub(super) struct ConfigReader {
     pub(super) findings: Vec<Finding>,
     /// The effective value of each key, as [`Setting::shown`], by the key's path.
     pub(super) effective: BTreeMap<String, String>,
+    /// Each key's value as it is written, or its default, by the key's path.
+    pub(super) written: BTreeMap<String, String>,
     /// The notation of each key's value, by the key's path.
     pub(super) notations: BTreeMap<String, String>,
     /// The paths of the keys whose values are not their defaults.
@@ -53,6 +55,7 @@ impl ConfigReader {
             lines: LocatedDocument::default(),
             findings: Vec::new(),
             effective: BTreeMap::new(),
+            written: BTreeMap::new(),
             notations: BTreeMap::new(),
             changed: BTreeSet::new(),
             secrets: Vec::new(),
@@ -259,6 +262,10 @@ impl ConfigSection<'_> {
         let declared = keys::declared(&field);
         self.reader.notations.insert(field.clone(), notation);
         let written = self.take(key);
+        let as_written = match &written {
+            Some(written) => values::as_written(written),
+            None => declared.default.unwrap_or_default().to_owned(),
+        };
         let value = written.map(|written| read_in_range(&written, declared, &read));
         let value = value.transpose().unwrap_or_else(|invalid| {
             let InvalidValue { problem, remedy } = invalid;
@@ -272,6 +279,8 @@ impl ConfigSection<'_> {
         if shown != default_shown {
             self.reader.changed.insert(field.clone());
         }
+        let as_written = value.shown_as(as_written);
+        self.reader.written.insert(field.clone(), as_written);
         self.reader.effective.insert(field, shown);
         value
     }

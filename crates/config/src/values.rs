@@ -25,9 +25,14 @@ pub(super) trait Setting: Debug + Sized {
         false
     }
 
-    /// The effective value, as the log shows it when it changes.
+    /// The effective value, by which configurations are compared.
     fn shown(&self) -> String {
         format!("{self:?}")
+    }
+
+    /// What the log shows of it when it changes. It is written as `text` in the file; empty: not at all.
+    fn shown_as(&self, text: String) -> String {
+        text
     }
 }
 
@@ -99,6 +104,28 @@ pub(super) fn shown(value: &Value) -> String {
             Some(secret) => format!("{:?}", secret.shown),
             None => brief(other),
         },
+    }
+}
+
+/// A value as the file has it, for the log; without what may be a secret.
+pub(super) fn as_written(value: &Value) -> String {
+    match value {
+        Value::String(text) => match secrets_of("", value).first() {
+            Some(secret) => secret.shown.clone(),
+            None => text.clone(),
+        },
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(as_written).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(members) => {
+            let members = members.iter();
+            let members: Vec<String> = members
+                .map(|(key, member)| format!("{key}: {}", as_written(member)))
+                .collect();
+            format!("{{{}}}", members.join(", "))
+        }
+        other => other.to_string(),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     config::FlowControlConfig,
     secret::Secret,
     section::ConfigSection,
-    values::{InvalidValue, Setting, settings},
+    values::{InvalidValue, Setting},
 };
 use fairgate_core::apf::policy::Semantics;
 
@@ -44,8 +44,23 @@ fn policies(section: &mut ConfigSection<'_>) -> Option<PathBuf> {
     Some(path)
 }
 
-settings! {
-    Option<Secret<[u8; 16]>>: "32 hex digits", written_hash_key;
+impl Setting for Option<Secret<[u8; 16]>> {
+    fn notation() -> String {
+        "32 hex digits".to_owned()
+    }
+
+    fn read(value: &Value) -> Result<Self, InvalidValue> {
+        written_hash_key(value)
+    }
+
+    /// Nothing of it, also if it is no key.
+    fn shown_as(&self, text: String) -> String {
+        if text.is_empty() {
+            text
+        } else {
+            "<secret>".to_owned()
+        }
+    }
 }
 
 /// The hash key as the configuration has it; empty text is none.

@@ -109,6 +109,7 @@ impl Config {
         admission::validate(&mut reader, &config);
         fleet::validate(&mut reader, &config);
         config.effective = std::mem::take(&mut reader.effective);
+        config.written = std::mem::take(&mut reader.written);
         without_effect::report(&mut reader, &config, &defaults_like(&config));
         ConfigReading {
             config,
@@ -226,6 +227,7 @@ fn read(root: &mut ConfigSection<'_>) -> Config {
             grace: drain.get("grace"),
         }),
         effective: BTreeMap::new(),
+        written: BTreeMap::new(),
     }
 }
 

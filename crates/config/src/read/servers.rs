@@ -78,6 +78,10 @@ impl Setting for WrittenServers {
             self.0.iter().map(shown).collect::<Vec<_>>().join(", ")
         )
     }
+
+    fn shown_as(&self, _text: String) -> String {
+        self.shown()
+    }
 }
 
 fn server(entry: &Value) -> Result<WrittenServer, InvalidValue> {

@@ -98,3 +98,42 @@ fn a_state_directory_in_which_policies_are_is_an_error_and_a_file_a_warning() {
     let none = format!("{} is not a directory, so nothing is kept", file.display());
     assert_eq!(found("file", &json!(["policies/a.yaml"])), [(false, none)]);
 }
+
+#[test]
+fn what_changed_is_shown_as_it_is_written() {
+    let scratch = Scratch::new("as-written");
+    let read = |sections: Value| scratch.read(sections).config;
+    let before =
+        read(json!({"timeouts": {"request": "60s"}, "upstream": {"url": "http://127.0.0.1:8001"}}));
+    let after = read(json!({
+        "timeouts": {"request": "1m30s"},
+        "upstream": {"servers": [{"url": "http://127.0.0.1:1"}]},
+        "limits": {"spoolTotal": "32Mi"},
+        "flowControl": {"hashKey": "00112233445566778899aabbccddeeff"},
+        "authentication": {"clientCertificate": {"caFile": "https://admin:s3cret@a"}},
+    }));
+    for (key, from, to) in [
+        ("timeouts.request", "60s", "1m30s"),
+        (
+            "upstream.url",
+            "http://127.0.0.1:8001",
+            "http://127.0.0.1:8001",
+        ),
+        ("upstream.servers", "[]", "[127.0.0.1:1]"),
+        ("limits.spoolTotal", "64Mi", "32Mi"),
+        ("flowControl.hashKey", "not set", "<secret>"),
+        (
+            "authentication.clientCertificate.caFile",
+            "not set",
+            "https://…@a",
+        ),
+    ] {
+        let found = before.change(&after, key);
+        let expected = Some((from.to_owned(), to.to_owned()));
+        if key == "upstream.url" {
+            assert!(found.is_none_or(|(_, after)| after == "what other keys say now"));
+        } else {
+            assert_eq!(found, expected, "{key}");
+        }
+    }
+}
