@@ -167,10 +167,14 @@ impl LoadedPolicy {
             findings: Vec::new(),
         };
         match found {
-            Ok(found) => {
-                let from = args.policies.as_deref();
-                let is_empty = found.set.documents.is_empty() && found.set.findings.is_empty();
-                findings.extend(from.filter(|_| is_empty).map(nothing));
+            Ok(mut found) => {
+                let is_empty = found.set.documents.is_empty()
+                    && !found.set.findings.iter().any(Finding::is_error);
+                if let Some(from) = args.policies.as_deref().filter(|_| is_empty) {
+                    // All that is left are warnings that single files hold no object.
+                    found.set.findings.clear();
+                    findings.push(nothing(from));
+                }
                 loaded.compile(found, &mut findings);
             }
             Err(NoObjects::Failed(error)) => findings.push(error.into_finding()),

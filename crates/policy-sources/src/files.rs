@@ -217,7 +217,7 @@ fn read_from(name: &str, input: impl io::Read) -> Snapshot {
 pub struct RawDocuments {
     /// In the order of the files.
     pub documents: Vec<PolicyDocument>,
-    /// Files that cannot be read.
+    /// Files that cannot be read, or hold no object.
     pub findings: Vec<Finding>,
 }
 
@@ -365,6 +365,7 @@ impl Snapshot {
                 .map_err(|error| format!("cannot be read: {error}"))
                 .and_then(|text| yaml::documents(&text).map_err(|error| error.to_string()));
             match documents {
+                Ok(values) if values.is_empty() => all.findings.push(empty(name)),
                 Ok(values) => all.documents.extend(with_origins(&name, values)),
                 Err(problem) => all.findings.push(unreadable(name, problem)),
             }
@@ -383,6 +384,16 @@ fn with_origins(name: &str, values: Vec<Value>) -> impl Iterator<Item = PolicyDo
         };
         PolicyDocument { origin, object }
     })
+}
+
+/// A file that somebody has cut off would otherwise look like one that says that there is nothing.
+fn empty(origin: String) -> Finding {
+    Finding::without_object(
+        Severity::Warning,
+        origin,
+        "holds no object",
+        "write what belongs into it, or remove it",
+    )
 }
 
 fn unreadable(origin: String, message: String) -> Finding {

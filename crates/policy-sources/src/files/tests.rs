@@ -108,6 +108,24 @@ fn every_unreadable_file_is_reported() {
 }
 
 #[test]
+fn a_file_without_an_object_is_a_warning() {
+    let scratch = Scratch::new("empty");
+    scratch.write("a.yaml", "1");
+    scratch.write("b.yaml", "");
+    scratch.write("c.yaml", "# later\n");
+    let set = load(&scratch.0);
+    assert_eq!(set.documents.len(), 1);
+    let found: Vec<_> = set.findings.iter().map(ToString::to_string).collect();
+    let of = |name: &str| {
+        format!(
+            "warning: {}: holds no object; write what belongs into it, or remove it",
+            scratch.0.join(name).display()
+        )
+    };
+    assert_eq!(found, [of("b.yaml"), of("c.yaml")]);
+}
+
+#[test]
 fn documents_come_from_any_reader() {
     let set = load_from("-", &b"1\n---\n2\n"[..]);
     let expected = [("-, document 1", json!(1)), ("-, document 2", json!(2))];
