@@ -319,13 +319,26 @@ impl ConfigSection<'_> {
         for (key, _) in &self.entries {
             let field = self.field(key);
             let similar = self.known_keys.iter().find(|known| is_similar(known, key));
-            let remedy = match similar {
-                Some(similar) => format!("did you mean {similar:?}?"),
-                None => format!("remove it, or write one of {}", self.known_keys.join(", ")),
+            let remedy = match (similar, belongs_below(key)) {
+                (Some(similar), _) => format!("did you mean {similar:?}?"),
+                (None, Some(place)) => format!("move it below {place}"),
+                (None, None) => {
+                    format!("remove it, or write one of {}", self.known_keys.join(", "))
+                }
             };
             self.reader.error(&field, "unknown key", remedy);
         }
     }
+}
+
+/// Where a key of this name belongs, if there is one place for it.
+fn belongs_below(key: &str) -> Option<&'static str> {
+    let places = keys::KEYS.iter();
+    let mut places = places.filter_map(|declared| {
+        let (place, name) = declared.path.rsplit_once('.')?;
+        (name == key).then_some(place)
+    });
+    places.next().filter(|_| places.next().is_none())
 }
 
 /// What `read` makes of a value of the file, which must be in the range of its key.

@@ -51,6 +51,21 @@ fn a_finding_names_the_line_of_its_key() {
 }
 
 #[test]
+fn a_key_in_another_place_is_told_where_it_belongs() {
+    let scratch = Scratch::new("places");
+    assert_messages(
+        &scratch,
+        "totalSeats: 60\nlog: {totalSeats: 60, certFile: a}\n",
+        &[
+            // There are several places for it.
+            "error: f.yaml, line 4: log.certFile: unknown key; remove it, or write one of format, level, access",
+            "error: f.yaml, line 4: log.totalSeats: unknown key; move it below flowControl",
+            "error: f.yaml, line 3: totalSeats: unknown key; move it below flowControl",
+        ],
+    );
+}
+
+#[test]
 fn a_malformed_url_is_one_error_and_its_password_stays_unread() {
     let scratch = Scratch::new("urls");
     let form = "write it as https://host:6443, without user, path or query";
