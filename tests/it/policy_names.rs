@@ -164,3 +164,26 @@ fn a_policy_that_is_misspelt_is_no_object_that_policies_allow() {
         "{out}"
     );
 }
+
+#[test]
+fn a_review_of_nothing_is_no_success() {
+    let files = Files::new(&[
+        ("empty.yaml", ""),
+        (
+            "pod.yaml",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n",
+        ),
+    ]);
+    for arguments in [
+        ["--admission", "empty.yaml"],
+        ["--admission", "pod.yaml"],
+        ["--admission", "."],
+        ["--budgets", "empty.yaml"],
+        ["--budgets", "pod.yaml"],
+        ["--policies", "empty.yaml"],
+    ] {
+        let (code, out, err) = run(&files.0, &[&["check"], &arguments[..]].concat());
+        assert_eq!(code, 1, "{arguments:?}: {out}{err}");
+        assert_eq!(err.matches("error:").count(), 1, "{arguments:?}: {err}");
+    }
+}

@@ -170,9 +170,11 @@ impl BudgetObjects {
     }
 
     fn review(mut self, from: &str) -> Vec<Finding> {
-        if self.budgets.is_empty() && self.findings.is_empty() {
+        if self.budgets.is_empty() && !self.findings.iter().any(Finding::is_error) {
+            // All that is left are warnings that single files hold no object.
+            self.findings.clear();
             self.findings.push(Finding::without_object(
-                Severity::Warning,
+                Severity::Error,
                 from,
                 format!("no {KIND} was found"),
                 "give files with budgets, as kubectl prints them",

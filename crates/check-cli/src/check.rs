@@ -23,7 +23,7 @@ use fairgate_core::{
         work::{EstimatorSettings, ObjectStats, WidthCap},
     },
     digest::RequestInfo,
-    finding::Finding,
+    finding::{Finding, Severity},
 };
 use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat, review, write_finding};
 
@@ -276,7 +276,13 @@ impl CheckReport {
         }
         if !admission.is_empty() {
             let fidelity = loaded.config.admission.fidelity;
-            let found = review(&admission, input, fidelity);
+            // A gateway may have no policies yet; who asks for a review of some has named the wrong file, or a command in a pipe has failed.
+            let nothing = if args.admission.is_empty() {
+                Severity::Warning
+            } else {
+                Severity::Error
+            };
+            let found = review(&admission, input, fidelity, nothing);
             report.findings.extend(found);
         }
         if let Some(from) = &args.budgets {

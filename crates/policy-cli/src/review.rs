@@ -25,8 +25,14 @@ const EXEMPT: [(&str, &str); 6] = [
 
 /// Reviews the policies and bindings in files, directories and standard input (`-`). Other objects are skipped.
 ///
-/// `fidelity` is how the gateway obtains the objects of policies that do not say so themselves.
-pub fn review(paths: &[PathBuf], input: &mut dyn Read, fidelity: Fidelity) -> Vec<Finding> {
+/// `fidelity` is how the gateway obtains the objects of policies that do not say so themselves. `nothing` is how bad it is if there are neither
+/// policies nor bindings.
+pub fn review(
+    paths: &[PathBuf],
+    input: &mut dyn Read,
+    fidelity: Fidelity,
+    nothing: Severity,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     let objects = documents::read(paths, input, &mut findings);
     let mut bundle = PolicyBundle::default();
@@ -37,7 +43,7 @@ pub fn review(paths: &[PathBuf], input: &mut dyn Read, fidelity: Fidelity) -> Ve
             .map(|path| path.display().to_string())
             .collect();
         findings.push(Finding::without_object(
-            Severity::Warning,
+            nothing,
             paths.join(", "),
             "no ValidatingAdmissionPolicy was found",
             "give files with policies and bindings, as kubectl prints them",

@@ -118,10 +118,7 @@ fn check_reads_standard_input_once() {
 fn check_needs_budgets_to_review() {
     let nothing =
         budget_findings(&[json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}})]);
-    assert_eq!(
-        nothing,
-        ["warning |  |  | no PodDisruptionBudget was found"]
-    );
+    assert_eq!(nothing, ["error |  |  | no PodDisruptionBudget was found"]);
     let output = fairgate_with("a: [", &["check", "--budgets", "-"]);
     assert!(
         output
