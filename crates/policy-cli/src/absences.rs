@@ -21,13 +21,13 @@ const ABSENCES: [Absence; 4] = [
         part: AbsentPart::Labels,
         operations: WRITES,
         when: "an object has no labels",
-        remedy: "test has(object.metadata.labels) first, or read object.metadata.?labels[?'NAME'].orValue('')",
+        remedy: "test has(object.metadata.labels) && 'NAME' in object.metadata.labels first, or read object.metadata.?labels[?'NAME'].orValue('')",
     },
     Absence {
         part: AbsentPart::Annotations,
         operations: WRITES,
         when: "an object has no annotations",
-        remedy: "test has(object.metadata.annotations) first, or read object.metadata.?annotations[?'NAME'].orValue('')",
+        remedy: "test has(object.metadata.annotations) && 'NAME' in object.metadata.annotations first, or read object.metadata.?annotations[?'NAME'].orValue('')",
     },
     Absence {
         part: AbsentPart::Object,

@@ -24,6 +24,12 @@ pub(super) fn warnings(policy: &FileObject) -> Vec<Finding> {
                 let remedy = "write apps for deployments, daemonsets and replicasets, and networking.k8s.io for ingresses and networkpolicies";
                 found.push(policy.warning(&format!("{at}.apiGroups"), message, remedy));
             }
+            for group in groups.iter().filter(|group| group.contains('/')) {
+                let name = group.split('/').next().unwrap_or_default();
+                let message = format!("{group:?} is no group: the rule matches nothing");
+                let remedy = format!("write {name:?}; versions are in apiVersions");
+                found.push(policy.warning(&format!("{at}.apiGroups"), message, &remedy));
+            }
             for name in items(&rule["resources"]).filter_map(Value::as_str) {
                 if let Some((message, remedy)) = problem(&groups, name) {
                     found.push(policy.warning(&format!("{at}.resources"), message, &remedy));
@@ -57,16 +63,30 @@ fn problem(groups: &[&str], name: &str) -> Option<(String, String)> {
         (None, false) => {
             format!("{main:?} is no name of a resource: the rule matches nothing")
         }
+        // Elsewhere it may be a custom resource.
+        (None, true)
+            if !groups.is_empty() && groups.iter().all(|group| is_of_kubernetes(group)) =>
+        {
+            format!("Kubernetes has no resource {main:?} in {groups:?}: the rule matches nothing")
+        }
         (None, true) => return None,
     };
-    let remedy = match meant {
-        Some(one) => {
+    let mut everywhere = built_in_resources().iter();
+    let elsewhere = everywhere.find(|one| one.plural == main);
+    let remedy = match (meant, elsewhere) {
+        (Some(one), _) => {
             let separator = if subresource.is_empty() { "" } else { "/" };
             format!("write {}{separator}{subresource}", one.plural)
         }
-        None => "write the resource in the plural and in lower case, as in URLs".to_owned(),
+        (None, Some(one)) => format!("write the group {:?}", one.group),
+        (None, None) => "write the resource in the plural and in lower case, as in URLs".to_owned(),
     };
     Some((message, remedy))
+}
+
+/// Whether all resources of the group are those of Kubernetes itself.
+fn is_of_kubernetes(group: &str) -> bool {
+    built_in_resources().iter().any(|one| one.group == group)
 }
 
 /// Whether one letter is missing, added, other, or has changed its place with the next one.
@@ -100,6 +120,12 @@ mod tests {
             (&[""], "pdos", "write pods"),
             (&[""], "configmap", "write configmaps"),
             (&["networking.k8s.io"], "ingress", "write ingresses"),
+            (
+                &["apps"],
+                "deploy",
+                "write the resource in the plural and in lower case, as in URLs",
+            ),
+            (&["apps"], "pods", "write the group \"\""),
             (
                 &["example.com"],
                 "Widget",
