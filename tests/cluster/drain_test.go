@@ -274,7 +274,8 @@ func (d *drainBed) expectEvents(t *testing.T, namespace, wait string) {
 		}
 		return
 	}
-	expect(t, "fairgate Normal PodDisruptionBudget/web: The disruption budget web needs ", printed)
+	// Why, in a server's words: which of them depends on what the controller has counted by then.
+	expect(t, "fairgate Normal PodDisruptionBudget/web: The disruption budget web ", printed)
 	expect(t, "Evictions of its pods wait until it allows them, for up to 10m0s each; requested by ", printed)
 }
 

@@ -78,11 +78,13 @@ impl SharedSeats {
         }
     }
 
-    /// The limits of `levels`, in their order, and whether their only seat is one that another level gave up.
+    /// The limits of `levels`, in their order, and whether their only seat is one that another level gave up. `asked` are those in which
+    /// somebody asked for seats lately.
     fn limits<'a>(
         &self,
         now: Time,
         levels: impl Iterator<Item = &'a LevelSpec> + Clone,
+        asked: &[bool],
     ) -> Vec<(LevelLimits, bool)> {
         let seats = self.at(now);
         let granted = self.levels.iter();
@@ -97,7 +99,7 @@ impl SharedSeats {
             let limits = LevelLimits::within(levels.clone(), seats);
             limits.iter().map(|limits| limits.nominal).collect()
         });
-        let given = give_each_one(&mut nominal, levels.clone());
+        let given = give_each_one(&mut nominal, levels.clone(), asked);
         let limits = levels.zip(nominal).zip(given);
         limits
             .map(|((spec, nominal), is_given)| {
@@ -114,10 +116,11 @@ impl SharedSeats {
 
 /// Gives each level that has shares, and no seat here, one of the level that has most, as long as that keeps half of what it had. Else a level with
 /// fewer seats than the fleet has gateways would refuse clients of some gateways all the time: the ones that wait a second before they try
-/// again, as they are told, have been forgotten when the seat comes. Returns which levels got one. O(levels · log levels).
+/// again, as they are told, have been forgotten when the seat comes. Levels that were asked come first. Returns which levels got one. O(levels · log levels).
 fn give_each_one<'a>(
     nominal: &mut [Seats],
     levels: impl Iterator<Item = &'a LevelSpec>,
+    asked: &[bool],
 ) -> Vec<bool> {
     let lacks = |(level, at): (&LevelSpec, &Seats)| {
         *at == 0 && level.shares > 0 && level.kind != LevelKind::Exempt
@@ -127,9 +130,11 @@ fn give_each_one<'a>(
     let rich = (0..).zip(&*nominal).filter(|(_, at)| **at > 1);
     let mut rich: BinaryHeap<(Seats, Reverse<usize>)> =
         rich.map(|(index, at)| (*at, Reverse(index))).collect();
-    for (index, is_given) in given.iter_mut().enumerate().filter(|(_, lacks)| **lacks) {
+    let mut lacking: Vec<usize> = (0..given.len()).filter(|index| given[*index]).collect();
+    lacking.sort_by_key(|index| !asked.get(*index).is_some_and(|asked| *asked));
+    for index in lacking {
         let Some((_, giver)) = rich.pop() else {
-            *is_given = false;
+            given[index] = false;
             continue;
         };
         nominal[giver.0] -= 1;
@@ -187,7 +192,12 @@ impl<W: Copy> Control<W> {
     pub(super) fn divide_shared(&mut self, now: Time, shared: &SharedSeats) {
         let seats = shared.at(now);
         let specs = || self.levels.values().map(|held| &held.spec);
-        let limits = shared.limits(now, specs());
+        let asked = self
+            .levels
+            .values()
+            .map(|held| held.watermarks.was_asked(now));
+        let asked: Vec<bool> = asked.collect();
+        let limits = shared.limits(now, specs(), &asked);
         let after = LevelLimits::within(specs(), shared.floor);
         let list = Arc::new(ChangeList::new(0, now));
         for ((held, limits), after) in self.levels.values_mut().zip(limits).zip(after) {

@@ -423,7 +423,7 @@ fn a_level_without_a_seat_of_the_grant_has_one_here_if_there_are_enough() {
             floor: 0,
             lease: Arc::new(SeatLease::new(Time::NEVER)),
         };
-        let limits = shared.limits(at(1), policy.levels().iter());
+        let limits = shared.limits(at(1), policy.levels().iter(), &[]);
         let nominal: BTreeMap<&str, Seats> = policy
             .levels()
             .iter()
@@ -435,6 +435,36 @@ fn a_level_without_a_seat_of_the_grant_has_one_here_if_there_are_enough() {
         assert_eq!(nominal["exempt"], 0);
         let sum: Seats = limits.iter().map(|(limits, _)| limits.nominal).sum();
         assert_eq!(sum, seats);
+    }
+}
+
+#[test]
+fn where_not_all_levels_can_have_a_seat_those_that_were_asked_come_first() {
+    let mut world = World::new(0, 0, 1_000_000);
+    let levels = [
+        ("a", 0),
+        ("b", 3),
+        ("c", 0),
+        ("catch-all", 0),
+        ("exempt", 0),
+    ];
+    for asked in ["c", "a", "catch-all"] {
+        // Somebody asks, and the next ledger divides anew.
+        world.arrive(asked);
+        world.now += 100;
+        world.rebalance();
+        world.share_levels(3, &levels, 0);
+        let uses = world.dispatcher.level_uses();
+        let level = uses.iter().find(|level| &*level.level == asked).unwrap();
+        assert_eq!(level.limit, 1, "{uses:?}");
+        while !world.executing.is_empty() {
+            world.finish_first();
+        }
+        // Nobody remembers it.
+        for _ in 0..40 {
+            world.now += 100;
+            world.rebalance();
+        }
     }
 }
 
