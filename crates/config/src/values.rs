@@ -319,6 +319,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn a_long_value_is_cut_in_messages() {
+        assert!(shown(&Value::from("é".repeat(1000))).len() < 100);
+    }
+
+    #[test]
     fn durations_are_read_as_kubernetes_writes_them() {
         for (text, millis) in [
             ("10s", 10_000),

@@ -4,8 +4,7 @@
 //!
 //! - The nominal limits sum to the part exactly, and are not rounded up as those of a gateway that has all seats. They are what the
 //!   coordinator of the fleet gave each level here, since its demand here may be another than in the whole fleet; by shares if it does
-//!   not know the same levels. A level that would have none has one here, if there are enough; that is
-//!   lent while nobody asks for it.
+//!   not know the same levels. A level that would have none has one here, if there are enough; that is lent while nobody asks for it.
 //! - A level's limit rises only from seats that are free: neither within another level's limit, nor still in use beyond it. If
 //!   more is in use than the part, limits that are not used up fall.
 //! - When the lease has ended, each level falls back to its part of the floor with its next event, before that is acted on.
@@ -99,7 +98,7 @@ impl SharedSeats {
             let limits = LevelLimits::within(levels.clone(), seats);
             limits.iter().map(|limits| limits.nominal).collect()
         });
-        let given = give_each_one(&mut nominal, levels.clone(), asked);
+        let given = ensure_one_seat(&mut nominal, levels.clone(), asked);
         let limits = levels.zip(nominal).zip(given);
         limits
             .map(|((spec, nominal), is_given)| {
@@ -114,10 +113,12 @@ impl SharedSeats {
     }
 }
 
-/// Gives each level that has shares, and no seat here, one of the level that has most, as long as that keeps half of what it had. Else a level with
-/// fewer seats than the fleet has gateways would refuse clients of some gateways all the time: the ones that wait a second before they try
-/// again, as they are told, have been forgotten when the seat comes. Levels that were asked come first. Returns which levels got one. O(levels · log levels).
-fn give_each_one<'a>(
+/// Gives each level that has shares, and no seat here, one of the level that has most, as long as that keeps half of what it had. Levels that were
+/// asked come first. Returns which levels got one. O(levels · log levels).
+///
+/// Without it, a level with fewer seats than the fleet has gateways refuses clients of some gateways all the time: they try again after a
+/// second, as `Retry-After` says, and by then their demand is forgotten, and the seat that came for it is gone.
+fn ensure_one_seat<'a>(
     nominal: &mut [Seats],
     levels: impl Iterator<Item = &'a LevelSpec>,
     asked: &[bool],
