@@ -22,8 +22,11 @@ impl Config {
         if value(self, key) != value(new, key) {
             let [before, after] = [self, new].map(|config| config.shown(key));
             if before == after {
-                // Its default follows from other keys.
-                return Some((before.to_owned(), "what other keys say now".to_owned()));
+                // Absent in both: its default follows from other keys.
+                return Some((
+                    before.to_owned(),
+                    "the default that follows from other keys".to_owned(),
+                ));
             }
             return Some((before.to_owned(), after.to_owned()));
         }

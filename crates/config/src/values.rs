@@ -30,7 +30,7 @@ pub(super) trait Setting: Debug + Sized {
         format!("{self:?}")
     }
 
-    /// What the log shows of it when it changes. It is written as `text` in the file; empty: not at all.
+    /// How the log shows it when it changes. In the file it is `text`, which is empty if the key is absent.
     fn shown_as(&self, text: String) -> String {
         text
     }
@@ -94,7 +94,7 @@ settings! {
     UpstreamUrl: "URL", url;
 }
 
-/// A value as messages show it: never more of it than a line, and of a list or a mapping nothing.
+/// How messages show a value: its beginning, without secrets. The contents of lists and mappings are left out.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Array(_) => "a list".to_owned(),
@@ -107,7 +107,7 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// A value as the file has it, for the log; without what may be a secret.
+/// How the log shows a value: as it is written, without secrets.
 pub(super) fn as_written(value: &Value) -> String {
     match value {
         Value::String(text) => match secrets_of("", value).first() {

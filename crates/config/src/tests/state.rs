@@ -131,7 +131,9 @@ fn what_changed_is_shown_as_it_is_written() {
         let found = before.change(&after, key);
         let expected = Some((from.to_owned(), to.to_owned()));
         if key == "upstream.url" {
-            assert!(found.is_none_or(|(_, after)| after == "what other keys say now"));
+            assert!(
+                found.is_none_or(|(_, after)| after == "the default that follows from other keys")
+            );
         } else {
             assert_eq!(found, expected, "{key}");
         }

@@ -63,8 +63,8 @@ struct ControlledLevel<W> {
     level: Level<W>,
     spec: LevelSpec,
     limits: LevelLimits,
-    /// Whether its only seat is one that another level gave up; see `shared`.
-    is_given: bool,
+    /// Whether its only seat is the minimum, which another level gave up; see `shared`.
+    has_minimum_seat: bool,
     demand: Demand,
     watermarks: Watermarks,
     current: Seats,
@@ -322,7 +322,7 @@ impl<W: Copy> ControlledLevel<W> {
             level: Level::new(semantics, discipline(&spec.kind), 0, now),
             spec: spec.clone(),
             limits: LevelLimits::default(),
-            is_given: false,
+            has_minimum_seat: false,
             demand: Demand::default(),
             watermarks: Watermarks::default(),
             current: 0,

@@ -12,7 +12,7 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watermarks {
     steps: [(u64, u64); Self::STEPS],
-    /// When something was last asked for.
+    /// When there was last any demand.
     asked: Option<Time>,
 }
 
@@ -20,7 +20,7 @@ impl Watermarks {
     const STEPS: usize = 2;
     const STEP_NANOS: u64 = 500_000_000;
     /// Longer than clients wait that were told to try again after a second.
-    const ASKS_AGAIN_WITHIN: Duration = Duration::from_secs(3);
+    const RETRY_WITHIN: Duration = Duration::from_secs(3);
 
     /// Notes that the greatest demand up to `now` was `latest`; returns that of the last half to whole second. O(1).
     pub(crate) fn greatest(&mut self, now: Time, latest: u64) -> u64 {
@@ -41,10 +41,10 @@ impl Watermarks {
         recent.map(|(_, seats)| *seats).max().unwrap_or(latest)
     }
 
-    /// Whether whoever asked for something last may soon ask again.
-    pub(crate) fn was_asked(&self, now: Time) -> bool {
+    /// Whether a request that was refused lately may soon be sent again.
+    pub(crate) fn has_recent_demand(&self, now: Time) -> bool {
         self.asked
-            .is_some_and(|asked| now.since(asked) < Self::ASKS_AGAIN_WITHIN)
+            .is_some_and(|asked| now.since(asked) < Self::RETRY_WITHIN)
     }
 }
 

@@ -183,7 +183,7 @@ impl<W: Copy> ControlledLevel<W> {
     /// Takes the demand since the last time into account. With a notice, the level may rest until its next event.
     fn measure(&mut self, now: Time, semantics: Semantics, notice: Option<ChangeNotice>) {
         let watermarks = &mut self.watermarks;
-        let is_given = self.is_given;
+        let has_minimum_seat = self.has_minimum_seat;
         let (sample, high_watermark, rests) = self.level.look(|set| {
             let sample = set.take_demand(now);
             let greatest = watermarks.greatest(now, sample.max);
@@ -196,7 +196,7 @@ impl<W: Copy> ControlledLevel<W> {
                 && summary.waiting == 0
                 && summary.waiting_seats == 0
                 && summary.lingering == 0
-                && !(is_given && watermarks.was_asked(now));
+                && !(has_minimum_seat && watermarks.has_recent_demand(now));
             let notice = notice.filter(|_| is_settled);
             ((sample, high_watermark, notice.is_some()), notice)
         });
@@ -226,7 +226,7 @@ impl<W: Copy> ControlledLevel<W> {
     /// What rebalancing knows of the level.
     fn input(&self, now: Time, semantics: Semantics) -> RebalanceInput {
         let mut limits = self.limits;
-        if self.is_given && self.watermarks.was_asked(now) {
+        if self.has_minimum_seat && self.watermarks.has_recent_demand(now) {
             limits.min = limits.nominal;
         }
         RebalanceInput {

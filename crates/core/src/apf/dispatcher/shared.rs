@@ -4,7 +4,8 @@
 //!
 //! - The nominal limits sum to the part exactly, and are not rounded up as those of a gateway that has all seats. They are what the
 //!   coordinator of the fleet gave each level here, since its demand here may be another than in the whole fleet; by shares if it does
-//!   not know the same levels. A level that would have none has one here, if there are enough; that is lent while nobody asks for it.
+//!   not know the same levels. A level that would have none has one here (its *minimum seat*), if there are enough; it is lent while
+//!   there is no demand.
 //! - A level's limit rises only from seats that are free: neither within another level's limit, nor still in use beyond it. If
 //!   more is in use than the part, limits that are not used up fall.
 //! - When the lease has ended, each level falls back to its part of the floor with its next event, before that is acted on.
@@ -77,13 +78,12 @@ impl SharedSeats {
         }
     }
 
-    /// The limits of `levels`, in their order, and whether their only seat is one that another level gave up. `asked` are those in which
-    /// somebody asked for seats lately.
+    /// The limits of `levels`, in their order, and whether their only seat is the minimum. `in_demand` says which of them had demand lately.
     fn limits<'a>(
         &self,
         now: Time,
         levels: impl Iterator<Item = &'a LevelSpec> + Clone,
-        asked: &[bool],
+        in_demand: &[bool],
     ) -> Vec<(LevelLimits, bool)> {
         let seats = self.at(now);
         let granted = self.levels.iter();
@@ -98,30 +98,30 @@ impl SharedSeats {
             let limits = LevelLimits::within(levels.clone(), seats);
             limits.iter().map(|limits| limits.nominal).collect()
         });
-        let given = ensure_one_seat(&mut nominal, levels.clone(), asked);
+        let given = give_minimum_seats(&mut nominal, levels.clone(), in_demand);
         let limits = levels.zip(nominal).zip(given);
         limits
-            .map(|((spec, nominal), is_given)| {
+            .map(|((spec, nominal), has_minimum_seat)| {
                 let mut limits = LevelLimits::with_nominal(spec, nominal, seats);
-                if is_given {
-                    // Lent while nobody asks for it, whatever the level lends of its own.
+                if has_minimum_seat {
+                    // Lent while there is no demand, whatever the level lends of its own.
                     limits.min = 0;
                 }
-                (limits, is_given)
+                (limits, has_minimum_seat)
             })
             .collect()
     }
 }
 
-/// Gives each level that has shares, and no seat here, one of the level that has most, as long as that keeps half of what it had. Levels that were
-/// asked come first. Returns which levels got one. O(levels · log levels).
+/// Gives each level that has shares, and no seat here, one of the level that has most, as long as that keeps half of what it had. Levels with
+/// recent demand come first. Returns which levels got one. O(levels · log levels).
 ///
 /// Without it, a level with fewer seats than the fleet has gateways refuses clients of some gateways all the time: they try again after a
 /// second, as `Retry-After` says, and by then their demand is forgotten, and the seat that came for it is gone.
-fn ensure_one_seat<'a>(
+fn give_minimum_seats<'a>(
     nominal: &mut [Seats],
     levels: impl Iterator<Item = &'a LevelSpec>,
-    asked: &[bool],
+    in_demand: &[bool],
 ) -> Vec<bool> {
     let lacks = |(level, at): (&LevelSpec, &Seats)| {
         *at == 0 && level.shares > 0 && level.kind != LevelKind::Exempt
@@ -132,7 +132,7 @@ fn ensure_one_seat<'a>(
     let mut rich: BinaryHeap<(Seats, Reverse<usize>)> =
         rich.map(|(index, at)| (*at, Reverse(index))).collect();
     let mut lacking: Vec<usize> = (0..given.len()).filter(|index| given[*index]).collect();
-    lacking.sort_by_key(|index| !asked.get(*index).is_some_and(|asked| *asked));
+    lacking.sort_by_key(|index| !in_demand.get(*index).is_some_and(|in_demand| *in_demand));
     for index in lacking {
         let Some((_, giver)) = rich.pop() else {
             given[index] = false;
@@ -193,16 +193,16 @@ impl<W: Copy> Control<W> {
     pub(super) fn divide_shared(&mut self, now: Time, shared: &SharedSeats) {
         let seats = shared.at(now);
         let specs = || self.levels.values().map(|held| &held.spec);
-        let asked = self
+        let in_demand = self
             .levels
             .values()
-            .map(|held| held.watermarks.was_asked(now));
-        let asked: Vec<bool> = asked.collect();
-        let limits = shared.limits(now, specs(), &asked);
+            .map(|held| held.watermarks.has_recent_demand(now));
+        let in_demand: Vec<bool> = in_demand.collect();
+        let limits = shared.limits(now, specs(), &in_demand);
         let after = LevelLimits::within(specs(), shared.floor);
         let list = Arc::new(ChangeList::new(0, now));
         for ((held, limits), after) in self.levels.values_mut().zip(limits).zip(after) {
-            (held.limits, held.is_given) = limits;
+            (held.limits, held.has_minimum_seat) = limits;
             if !held.is_exempt() {
                 held.level.set_lease(LevelLease {
                     lease: Arc::clone(&shared.lease),
