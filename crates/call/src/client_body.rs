@@ -288,6 +288,15 @@ impl ClientBody {
         matches!(self.rest, Rest::Done)
     }
 
+    /// Whether the client has nothing more to send: a request that waits does not wait for it.
+    pub fn has_arrived(&self) -> bool {
+        match &self.rest {
+            Rest::Done => true,
+            Rest::Unread(rest) => rest.is_end_stream(),
+            Rest::Failed => false,
+        }
+    }
+
     /// Puts back chunks that were read from it, in the order in which they were read.
     pub fn put_back(&mut self, read: Vec<Bytes>) {
         for data in read.into_iter().rev() {
@@ -435,6 +444,14 @@ mod tests {
         assert_eq!(body.size_hint().exact(), Some(3));
         let read: Vec<_> = std::iter::from_fn(|| body.pop_ahead()).collect();
         assert_eq!(read, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_body_that_the_gateway_has_has_arrived_and_one_that_failed_never_does() {
+        let mut body = ClientBody::full("abc");
+        assert!(body.has_arrived() && ClientBody::empty().has_arrived());
+        body.end(Rest::Failed);
+        assert!(!body.has_arrived());
     }
 
     #[test]

@@ -21,8 +21,10 @@ use fairgate_base::clock::Clock;
 use fairgate_core::{
     apf::Seats,
     servers::{
+        hanging::Hanging,
         health::{EjectionReason, Health, ServerProbe, ServerState},
-        load::{PeriodOutcomes, ServerLoad},
+        load::ServerLoad,
+        outcomes::PeriodOutcomes,
         rebalance::{Held, surplus},
         slowness::ShortestTime,
     },
@@ -57,6 +59,7 @@ struct Watched {
     server: Arc<UpstreamServer>,
     client: ApiClient,
     periods: [PeriodOutcomes; ERROR_PERIODS],
+    hanging: Hanging,
     /// How long the last probe took. Requests of one client may all be expensive; a server that answers probes fast is not slow.
     probe_took: Duration,
 }
@@ -69,6 +72,7 @@ impl Watched {
             client: ApiClient::new(endpoint, credentials, ConnectionReuse::Pooled),
             server: Arc::clone(server),
             periods: Default::default(),
+            hanging: Hanging::default(),
             probe_took: Duration::ZERO,
         }
     }
@@ -103,6 +107,19 @@ impl Watched {
     fn recent(&self) -> (u64, u64) {
         let sum = |of: fn(&PeriodOutcomes) -> u64| self.periods.iter().map(of).sum();
         (sum(|period| period.answers), sum(|period| period.errors))
+    }
+
+    /// Why it is to be ejected if another server is well: its probes succeed and its requests do not.
+    fn failure(&self) -> Option<EjectionReason> {
+        let (answers, errors) = self.recent();
+        let is_on_trial = lock(&self.server.health).is_on_trial();
+        if answers == 0 && errors >= MANY && self.errors_hit_several() {
+            Some(EjectionReason::OnlyErrors)
+        } else if self.hanging.is_hanging(is_on_trial) {
+            Some(EjectionReason::Hanging)
+        } else {
+            None
+        }
     }
 
     fn shortest(&self) -> Option<ShortestTime> {
@@ -168,6 +185,10 @@ impl ServerMonitor {
                 health.skip_slow_start();
             }
             drop(health);
+            if changed {
+                // What was sent before says nothing about how it is now.
+                watched.hanging = Hanging::default();
+            }
             self.servers.after(&watched.server, changed);
             watched.server.apply_health(now);
             watched.probe_took = took;
@@ -178,7 +199,13 @@ impl ServerMonitor {
     fn compare(&mut self) {
         for watched in &mut self.watched {
             watched.periods.rotate_left(1);
-            watched.periods[ERROR_PERIODS - 1] = watched.server.load.take_outcomes();
+            let last = watched.server.load.take_outcomes();
+            watched.periods[ERROR_PERIODS - 1] = last;
+            watched.hanging.note(&last);
+            if last.is_answering() {
+                let changed = lock(&watched.server.health).answered(self.servers.clock.now());
+                self.servers.after(&watched.server, changed);
+            }
         }
         for (index, watched) in self.watched.iter().enumerate() {
             let others = || {
@@ -187,7 +214,6 @@ impl ServerMonitor {
                     .filter(|(other, _)| *other != index)
                     .map(|(_, other)| other)
             };
-            let (answers, errors) = watched.recent();
             let is_other_well = || {
                 others().any(|other| {
                     let (answers, errors) = other.recent();
@@ -195,11 +221,8 @@ impl ServerMonitor {
                 })
             };
             let now = self.servers.clock.now();
-            let only_errors = answers == 0 && errors >= MANY && watched.errors_hit_several();
-            if only_errors && is_other_well() {
-                let mut health = lock(&watched.server.health);
-                let changed = health.requests_fail(now, EjectionReason::OnlyErrors);
-                drop(health);
+            if let Some(reason) = watched.failure().filter(|_| is_other_well()) {
+                let changed = lock(&watched.server.health).requests_fail(now, reason);
                 self.servers.after(&watched.server, changed);
                 continue;
             }
@@ -241,13 +264,18 @@ impl ServerMonitor {
 }
 
 /// By how many seats the watches of a server are compared with those of others. A server that has just returned is to have its
-/// part soon, and keeps what it has; one that is slow is to have less.
+/// part soon, and keeps what it has; one that is slow, or on trial, is to have less.
 fn part_to_hold(server: &UpstreamServer) -> Seats {
     match server.load.capacity() {
         0 => 0,
-        capacity if server.condition().is_slow => capacity,
+        capacity if is_doubtful(server) => capacity,
         _ => server.load.seats(),
     }
+}
+
+fn is_doubtful(server: &UpstreamServer) -> bool {
+    let condition = server.condition();
+    condition.is_slow || condition.is_on_trial
 }
 
 async fn resolve_again(servers: &UpstreamServers) {

@@ -38,6 +38,8 @@ pub enum EjectionReason {
     Failing,
     /// It answered every request with an error, and other servers did not.
     OnlyErrors,
+    /// It answered probes and no request, and other servers did.
+    Hanging,
 }
 
 /// The health of one server. Times are arguments; it has no clock.
@@ -55,6 +57,8 @@ pub struct Health {
     not_before: Time,
     /// Since when it is given seats step by step; `None` from the beginning, when it may have all.
     warming_since: Option<Time>,
+    /// Whether it let requests hang before it was ejected, and has answered none since: it gets one at a time.
+    is_on_trial: bool,
     slowness: Slowness,
 }
 
@@ -82,6 +86,7 @@ impl Health {
             relapses: 0,
             not_before: now,
             warming_since: None,
+            is_on_trial: false,
             slowness: Slowness::default(),
         }
     }
@@ -109,6 +114,11 @@ impl Health {
         self.reason.filter(|_| self.state == ServerState::Ejected)
     }
 
+    /// Whether it gets one request at a time, until it answers one.
+    pub fn is_on_trial(&self) -> bool {
+        self.is_on_trial
+    }
+
     /// How much slower than the others it is.
     pub fn slowness(&self) -> &Slowness {
         &self.slowness
@@ -131,6 +141,7 @@ impl Health {
                     ServerState::NotReady | ServerState::Ejected => {
                         self.warming_since = Some(now);
                         self.slowness = Slowness::default();
+                        self.is_on_trial = self.reason == Some(EjectionReason::Hanging);
                         self.enter(now, ServerState::Ready)
                     }
                 }
@@ -154,6 +165,17 @@ impl Health {
     /// It may have all its seats at once: there is no other server that could serve meanwhile.
     pub fn skip_slow_start(&mut self) {
         self.warming_since = None;
+        self.is_on_trial = false;
+    }
+
+    /// It answered a request. Whether that ends a trial.
+    pub fn answered(&mut self, now: Time) -> bool {
+        let ends = self.is_on_trial && self.state == ServerState::Ready;
+        if ends {
+            self.is_on_trial = false;
+            self.warming_since = Some(now);
+        }
+        ends
     }
 
     /// A request found that no connection can be opened. Whether the state changed.
@@ -193,6 +215,9 @@ impl Health {
     pub fn capacity(&self, now: Time, seats: Seats) -> Seats {
         if self.state != ServerState::Ready {
             return 0;
+        }
+        if self.is_on_trial {
+            return seats.min(1);
         }
         let warm = self.warming_since.map_or(1_000, |since| {
             let part = now.since(since).as_millis() * 1_000 / SLOW_START.as_millis();

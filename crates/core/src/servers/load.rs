@@ -2,10 +2,13 @@
 
 use std::sync::Arc as StdArc;
 
-use super::places::Places;
+use super::{
+    outcomes::{Outcomes, PeriodOutcomes},
+    places::Places,
+};
 use crate::{
     apf::Seats,
-    sync::{AtomicU32, AtomicU64, Ordering},
+    sync::{AtomicU32, Ordering},
 };
 
 /// Set in [`ServerLoad::charged`] while requests wait for room at any server.
@@ -34,32 +37,6 @@ pub struct ServerLoad {
     places: StdArc<Places>,
 }
 
-/// How the requests of one server ended, since it was last asked.
-#[derive(Debug, Default)]
-struct Outcomes {
-    /// Requests that failed one after the other, without an answer in between.
-    failed_in_a_row: AtomicU32,
-    answers: AtomicU64,
-    errors: AtomicU64,
-    /// The users who got errors: a bit for each, by a hash of the name.
-    users_with_errors: AtomicU64,
-    /// The shortest time to an answer in nanoseconds, plus one; 0 if there was none.
-    shortest: AtomicU64,
-}
-
-/// How the requests of one server ended in a period.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PeriodOutcomes {
-    /// Responses whose status is below 500.
-    pub answers: u64,
-    /// Responses of status 500 and more, but for those that a client's own time limit can cause.
-    pub errors: u64,
-    /// The users who got them: a bit for each, of 64 that several users may share.
-    pub users_with_errors: u64,
-    /// The shortest time from sending a request to the head of its response, in nanoseconds.
-    pub shortest_nanos: Option<u64>,
-}
-
 /// What is asked of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerDemand {
@@ -70,9 +47,6 @@ pub struct ServerDemand {
     /// Whether it is a watch, or another request that runs for long: those are spread by their number.
     pub is_long_running: bool,
 }
-
-/// Requests that fail in a row until a server counts as down.
-pub const FAILURES_IN_A_ROW: u32 = 3;
 
 impl ServerLoad {
     /// A server of so many seats, all of which it may use. `places` is where requests wait for room at it or its fellows.
@@ -223,55 +197,15 @@ impl ServerLoad {
         self.places.wake();
     }
 
-    /// A response that is an error of the server arrived, to a user whose name has this hash.
-    pub fn answered_with_error(&self, user: u64) {
-        self.outcomes.errors.fetch_add(1, Ordering::Relaxed);
-        self.outcomes
-            .users_with_errors
-            .fetch_or(1 << (user % 64), Ordering::Relaxed);
+    /// How its requests end.
+    pub fn outcomes(&self) -> &Outcomes {
+        &self.outcomes
     }
 
-    /// Another response arrived, `nanos` after the request had been sent.
-    pub fn answered(&self, nanos: u64) {
-        let outcomes = &self.outcomes;
-        outcomes.answers.fetch_add(1, Ordering::Relaxed);
-        if outcomes.failed_in_a_row.load(Ordering::Relaxed) != 0 {
-            outcomes.failed_in_a_row.store(0, Ordering::Relaxed);
-        }
-        let nanos = nanos.saturating_add(1);
-        let shortest = outcomes.shortest.load(Ordering::Relaxed);
-        if shortest == 0 || nanos < shortest {
-            // Two cores may overwrite each other: a hint is lost, nothing more.
-            outcomes.shortest.store(nanos, Ordering::Relaxed);
-        }
-    }
-
-    /// A request was sent and not answered. True if it was the one after which the server counts as down.
-    pub fn failed(&self) -> bool {
-        let before = self
-            .outcomes
-            .failed_in_a_row
-            .fetch_add(1, Ordering::Relaxed);
-        before + 1 == FAILURES_IN_A_ROW
-    }
-
-    /// It is tried again: what failed before no longer counts.
-    pub fn forget_failures(&self) {
-        self.outcomes.failed_in_a_row.store(0, Ordering::Relaxed);
-    }
-
-    /// How requests ended since the last call.
+    /// How requests ended since the last call, and which wait.
     pub fn take_outcomes(&self) -> PeriodOutcomes {
-        PeriodOutcomes {
-            answers: self.outcomes.answers.swap(0, Ordering::Relaxed),
-            errors: self.outcomes.errors.swap(0, Ordering::Relaxed),
-            users_with_errors: self.outcomes.users_with_errors.swap(0, Ordering::Relaxed),
-            shortest_nanos: self
-                .outcomes
-                .shortest
-                .swap(0, Ordering::Relaxed)
-                .checked_sub(1),
-        }
+        let room = self.room(false);
+        self.outcomes.take(room > 0 && self.charged() >= room)
     }
 
     /// How loaded it is for such a request: a fraction, as numerator and denominator.

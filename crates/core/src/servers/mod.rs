@@ -1,7 +1,7 @@
 //! Which of several API servers a request goes to, and how many seats each has.
 //!
 //! [`load`] counts what each server has to do and chooses the least loaded one; [`waiting`] lets requests wait until a server has room, in their [`places`];
-//! [`health`] says which part of its seats a server may use; [`slowness`] compares servers with each other; [`rebalance`] says how
+//! [`health`] says which part of its seats a server may use; [`slowness`] compares servers with each other; [`hanging`] finds one that lets requests wait for ever, both from the [`outcomes`] of requests; [`rebalance`] says how
 //! many watches move to a server that has too few; [`fleet_part`] says what a gateway may use of each server whose fleet shares them.
 //!
 //! # The bound
@@ -18,8 +18,10 @@
 //! Not here: connections, probes, names; `fairgate-upstream` has them.
 
 pub mod fleet_part;
+pub mod hanging;
 pub mod health;
 pub mod load;
+pub mod outcomes;
 pub mod places;
 pub mod rebalance;
 pub mod slowness;

@@ -381,7 +381,7 @@ metrics! {
     SERVER_UP: Gauge, Boolean, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_up",
         "1 if an API server takes requests, 0 if it is ejected or not ready. Only with upstream.servers.";
     SERVER_PROBLEM: Gauge, Boolean, Alpha, ["apiserver", "reason", "server"] = "fairgate_upstream_server_problem",
-        "1 for the reason why an API server takes no requests, or few; no sample without one: not-connected, no-answer, only-errors (it is ejected), not-ready (/readyz), unlisted (no longer an address of its name), or slow (much slower than the others).";
+        "1 for the reason why an API server takes no requests, or few; no sample without one: not-connected, no-answer, only-errors, hanging (it is ejected, or was and is tried with one request at a time), not-ready (/readyz), unlisted (no longer an address of its name), or slow (much slower than the others).";
     SERVER_SEATS: Gauge, Seats, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_seats",
         "Seats that an API server is configured with, or its part of flowControl.totalSeats.";
     SERVER_CAPACITY: Gauge, Seats, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_capacity_seats",

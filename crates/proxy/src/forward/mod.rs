@@ -65,6 +65,7 @@ use fairgate_call::{
     RequestKind, RequestProgress, Trace, UnfinishedRequest, identity_headers::IdentityError,
 };
 use fairgate_core::digest::User;
+use fairgate_core::servers::load::HasLoad as _;
 use fairgate_upstream::endpoint::Endpoint;
 use outgoing_lines::OutgoingLines;
 use retryable_body::{BodyRecovery, RecoveredBody, RetryableBody};
@@ -316,24 +317,25 @@ impl Forwarder {
             }
             let sent_at = self.clock.turn();
             let unanswered = Unanswered::default();
-            refusal = match self
-                .send(&chosen.route, call, body, Some(&unanswered))
-                .await
-            {
+            let user = server_choice::hash_of_user(call);
+            // A client that still sends, or a pod that is asked through the server, may be what a response waits for.
+            let is_awaited = !call.kind.is_long_running() && body.has_arrived();
+            let awaited = is_awaited.then(|| chosen.server.load().outcomes().await_answer(user));
+            let sent = self.send(&chosen.route, call, body, Some(&unanswered));
+            let sent = sent.await;
+            drop(awaited);
+            refusal = match sent {
                 Ok(mut reply) => {
-                    match chosen.long_running {
-                        Some(held) if server_choice::is_long_running(call.kind, &reply) => {
+                    if let Some(held) = chosen.long_running {
+                        chosen.server.load().outcomes().answered_otherwise();
+                        if server_choice::is_long_running(call.kind, &reply) {
                             reply
                                 .body_mut()
                                 .hold(Box::new(LongRunningReply::new(held, call.kind)));
                         }
-                        Some(_) => {}
-                        None => {
-                            let took = self.clock.turn().since(sent_at);
-                            let (status, user) =
-                                (reply.status().as_u16(), server_choice::hash_of_user(call));
-                            chosen.server.answered(status, took, user);
-                        }
+                    } else {
+                        let took = self.clock.turn().since(sent_at);
+                        chosen.server.answered(reply.status().as_u16(), took, user);
                     }
                     return Ok(reply);
                 }

@@ -116,6 +116,7 @@ impl UpstreamServer {
             since: health.since(),
             reason: health.reason(),
             is_slow: health.slowness().is_slow(),
+            is_on_trial: health.is_on_trial(),
             is_listed,
         }
     }
@@ -151,11 +152,12 @@ impl UpstreamServer {
     pub fn answered(&self, status: u16, took: std::time::Duration, user: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let is_error = status >= 500;
+        let outcomes = self.load.outcomes();
         match status {
             // A client's own time limit causes it, too.
-            504 => {}
-            500.. => self.load.answered_with_error(user),
-            _ => self.load.answered(nanos),
+            504 => outcomes.answered_otherwise(),
+            500.. => outcomes.answered_with_error(user),
+            _ => outcomes.answered(nanos),
         }
         let counter = if is_error {
             &self.counts.errors
@@ -196,6 +198,8 @@ pub struct ServerCondition {
     pub reason: Option<EjectionReason>,
     /// Whether it is given less to do, because it is slower than the others.
     pub is_slow: bool,
+    /// Whether it gets one request at a time, because it let requests hang before.
+    pub is_on_trial: bool,
     /// Whether its address is still one of its name.
     pub is_listed: bool,
 }
@@ -211,8 +215,10 @@ impl ServerCondition {
             (ServerState::Ejected, Some(EjectionReason::OnlyErrors)) => {
                 Some(ServerProblem::OnlyErrors)
             }
+            (ServerState::Ejected, Some(EjectionReason::Hanging)) => Some(ServerProblem::Hanging),
             (ServerState::Ejected, _) => Some(ServerProblem::NoAnswer),
             (ServerState::NotReady, _) => Some(ServerProblem::NotReady),
+            (ServerState::Ready, _) if self.is_on_trial => Some(ServerProblem::OnTrial),
             (ServerState::Ready, _) if self.is_slow => Some(ServerProblem::Slow),
             (ServerState::Ready, _) => None,
         }
@@ -228,6 +234,10 @@ pub enum ServerProblem {
     NotConnected,
     /// It answers every request with an error, and other servers do not.
     OnlyErrors,
+    /// It answers probes and no request, and other servers do.
+    Hanging,
+    /// It let requests hang, and is tried with one at a time.
+    OnTrial,
     /// It does not answer.
     NoAnswer,
     /// It says that it is not ready.
@@ -243,6 +253,7 @@ impl ServerProblem {
             Self::Unlisted => "unlisted",
             Self::NotConnected => "not-connected",
             Self::OnlyErrors => "only-errors",
+            Self::Hanging | Self::OnTrial => "hanging",
             Self::NoAnswer => "no-answer",
             Self::NotReady => "not-ready",
             Self::Slow => "slow",
@@ -256,6 +267,10 @@ impl fmt::Display for ServerProblem {
             Self::Unlisted => "is no longer an address of its name",
             Self::NotConnected => "cannot be reached",
             Self::OnlyErrors => "answers every request with an error, which the others do not",
+            Self::Hanging => "answers /readyz and no request, while the others answer",
+            Self::OnTrial => {
+                "answered /readyz and no request; it gets one at a time until it answers one"
+            }
             Self::NoAnswer => "does not answer",
             Self::NotReady => "says that it is not ready (/readyz)",
             Self::Slow => "answers much more slowly than the others; it gets few requests",
@@ -393,7 +408,7 @@ impl UpstreamServers {
 
     /// `server` took a request and did not answer it. After the third in a row it gets none for some time.
     pub fn failed(&self, server: &Arc<UpstreamServer>) {
-        if server.load.failed() {
+        if server.load.outcomes().failed() {
             let now = self.clock.now();
             let changed = lock(&server.health).requests_fail(now, EjectionReason::Failing);
             self.after(server, changed);
@@ -406,7 +421,7 @@ impl UpstreamServers {
             if server.state() == ServerState::Ejected {
                 server.counts.ejections.fetch_add(1, Ordering::Relaxed);
             }
-            server.load.forget_failures();
+            server.load.outcomes().forget_failures();
             server.apply_health(self.clock.now());
             self.publish();
             log_condition(server);

@@ -1,5 +1,7 @@
 //! Several API servers behind one gateway: who gets what, and what happens when one of them is gone, hangs, is slow or fails.
 
+mod hanging;
+
 use std::{
     net::{SocketAddr, TcpListener},
     sync::{
@@ -19,7 +21,7 @@ use crate::{
 };
 
 /// Each token is its user's name.
-const TOKENS: &str = "root,root,1,system:masters\nalice,alice,2\n";
+const TOKENS: &str = "root,root,1,system:masters\nalice,alice,2\nbob,bob,3\n";
 
 /// A gateway before these servers.
 fn before(servers: &Value, more: &Value) -> GatewayProcess {
@@ -106,6 +108,14 @@ fn pods(server: &TestUpstream) -> usize {
     let seen = server.seen();
     seen.iter()
         .filter(|request| request.target.contains("pods"))
+        .count()
+}
+
+/// Probes that a server has received.
+fn probes(server: &TestUpstream) -> usize {
+    let seen = server.seen();
+    seen.iter()
+        .filter(|request| request.target == "/readyz")
         .count()
 }
 
@@ -402,12 +412,6 @@ fn errors_to_one_user_say_nothing_about_a_server() {
     let entries =
         json!([{"url": url(fails.address), "seats": 10}, {"url": url(well.address), "seats": 10}]);
     let gateway = before(&entries, &json!({"upstream": {"spread": "request"}}));
-    let probes = |server: &TestUpstream| {
-        let seen = server.seen();
-        seen.iter()
-            .filter(|request| request.target == "/readyz")
-            .count()
-    };
     // Through more periods than errors are looked at.
     let until = probes(&fails) + 6;
     while probes(&fails) < until {

@@ -1,0 +1,108 @@
+//! A server that answers `/readyz` and lets requests hang.
+
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+
+/// A server that answers probes, and other requests only while it is well.
+fn sometimes_hanging(is_well: &tokio::sync::watch::Sender<bool>) -> TestUpstream {
+    let well = is_well.subscribe();
+    TestUpstream::start(Speaks::Http1, move |request| {
+        let mut well = well.clone();
+        async move {
+            if request.uri().path() != "/readyz" {
+                let _ = well.wait_for(|is_well| *is_well).await;
+            }
+            text("served")
+        }
+    })
+}
+
+/// Has clients of these users ask for pods, each one after the other, while `test` runs.
+fn while_users_ask(gateway: &GatewayProcess, users: &[&str], test: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Also if the test fails: nothing else ends the clients.
+        let _end = Ending(&is_over);
+        for (number, user) in users.iter().enumerate() {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let target = format!("/api/v1/namespaces/n{number}/pods/p");
+                while !is_over.load(Ordering::SeqCst) {
+                    let _ = get(gateway, user, &target);
+                    thread::sleep(PAUSE);
+                }
+            });
+        }
+        test();
+    });
+}
+
+/// Between two requests of a client, so that what the servers have seen stays small.
+const PAUSE: Duration = Duration::from_millis(20);
+
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_server_that_lets_requests_hang_is_left_alone_and_tried_with_one_at_a_time() {
+    let (is_well, _) = tokio::sync::watch::channel(false);
+    let hangs = sometimes_hanging(&is_well);
+    let well = TestUpstream::saying(Speaks::Http1, "served");
+    let entries =
+        json!([{"url": url(hangs.address), "seats": 10}, {"url": url(well.address), "seats": 10}]);
+    // Shorter than the server is looked at: others wait when these have ended.
+    let more = json!({"upstream": {"spread": "request"}, "timeouts": {"request": "3s"}});
+    let gateway = before(&entries, &more);
+    let says = "it answers /readyz and no request, while the others answer";
+    let users = ["alice", "bob"].repeat(12);
+    while_users_ask(&gateway, &users, || {
+        gateway.wait_for_log(says, 1);
+        let stuck = pods(&hangs);
+        // Through a return and the next ejection.
+        gateway.wait_for_log("it gets one at a time until it answers one", 1);
+        gateway.wait_for_log(says, 2);
+        let tried = pods(&hangs) - stuck;
+        // One at a time for some six seconds, each of which ends after three.
+        assert!((1..=3).contains(&tried), "it was tried with {tried}");
+        assert_eq!(
+            of_server(
+                &gateway,
+                "fairgate_upstream_server_ejections_total",
+                hangs.address
+            ),
+            Some(2)
+        );
+        let reason = format!("reason=\"hanging\",server=\"{}\"}} 1", hangs.address);
+        assert!(gateway.metrics().contains(&reason), "{}", gateway.metrics());
+        is_well.send(true).unwrap();
+        gateway.wait_for_log("takes requests again", 1);
+        wait_for_seats(&gateway, 20);
+        let before = pods(&hangs);
+        wait_until("it gets requests", || pods(&hangs) > before + 20);
+    });
+}
+
+#[test]
+fn requests_of_one_user_that_hang_say_nothing_about_a_server() {
+    let (is_well, _) = tokio::sync::watch::channel(false);
+    let hangs = sometimes_hanging(&is_well);
+    let well = TestUpstream::saying(Speaks::Http1, "served");
+    let entries =
+        json!([{"url": url(hangs.address), "seats": 10}, {"url": url(well.address), "seats": 10}]);
+    let gateway = before(&entries, &json!({"upstream": {"spread": "request"}}));
+    while_users_ask(&gateway, &["alice"].repeat(24), || {
+        wait_until("requests hang", || pods(&hangs) >= 3);
+        // Through more periods than are needed to eject it.
+        let until = probes(&hangs) + 8;
+        wait_until("it was looked at", || probes(&hangs) >= until);
+        is_well.send(true).unwrap();
+    });
+    let ejections = "fairgate_upstream_server_ejections_total";
+    assert_eq!(of_server(&gateway, ejections, hangs.address), Some(0));
+}
