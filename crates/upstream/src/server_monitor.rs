@@ -25,7 +25,7 @@ use fairgate_core::{
         health::{EjectionReason, Health, ServerProbe, ServerState},
         load::ServerLoad,
         outcomes::PeriodOutcomes,
-        rebalance::{Held, surplus},
+        rebalance::{Held, leaving, surplus},
         slowness::ShortestTime,
     },
     sync::lock,
@@ -240,9 +240,18 @@ impl ServerMonitor {
         }
     }
 
-    /// Ends a few watches of servers that have too many, if another has too few; and has a few client connections prefer another.
+    /// Ends a few watches of servers that have too many, if another has too few, and those of servers that are lost; and has a few client
+    /// connections prefer another.
     fn rebalance(&self) {
+        let now = self.servers.clock.now();
+        let is_any_open = self.servers.is_any_open();
         for (watched, number) in self.surplus(ServerLoad::long_running) {
+            let is_lost = is_any_open && lock(&watched.server.health).is_lost(now);
+            let number = if is_lost {
+                leaving(watched.server.load.long_running())
+            } else {
+                number
+            };
             watched.server.moving.ask(number);
         }
         for (watched, number) in self.surplus(ServerLoad::connections) {

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::client::HANG;
 
 /// A server that answers probes, and other requests only while it is well.
 fn sometimes_hanging(is_well: &tokio::sync::watch::Sender<bool>) -> TestUpstream {
@@ -105,4 +106,41 @@ fn requests_of_one_user_that_hang_say_nothing_about_a_server() {
     });
     let ejections = "fairgate_upstream_server_ejections_total";
     assert_eq!(of_server(&gateway, ejections, hangs.address), Some(0));
+}
+
+#[test]
+fn watches_of_a_server_that_no_longer_answers_end_so_that_their_clients_open_them_elsewhere() {
+    let (is_well, well) = tokio::sync::watch::channel(true);
+    let freezes = TestUpstream::start(Speaks::Http1, move |request| {
+        let mut well = well.clone();
+        async move {
+            let _ = well.wait_for(|is_well| *is_well).await;
+            ready_or_endless(&request)
+        }
+    });
+    let later = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = later.local_addr().unwrap();
+    drop(later);
+    let entries =
+        json!([{"url": url(freezes.address), "seats": 10}, {"url": url(address), "seats": 10}]);
+    let gateway = before(&entries, &json!({}));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    gateway.wait_for_log("it cannot be reached", 1);
+    let watches = runtime.block_on(watch(&gateway, 30));
+    is_well.send(false).unwrap();
+    gateway.wait_for_log("it does not answer", 1);
+    // Nobody else could serve them, so they stayed; now somebody can.
+    let _other = TestUpstream::start_at(address, Speaks::Http1, |request| async move {
+        ready_or_endless(&request)
+    });
+    assert_eq!(runtime.block_on(ended(watches, HANG)), 30);
+    let metric = |name| of_server(&gateway, name, freezes.address);
+    assert_eq!(
+        metric("fairgate_upstream_server_moved_watches_total"),
+        Some(30)
+    );
+    assert_eq!(
+        metric("fairgate_upstream_server_long_running_requests"),
+        Some(0)
+    );
 }

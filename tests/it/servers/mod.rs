@@ -435,15 +435,52 @@ fn endless() -> TestReply {
     http::Response::new(answer)
 }
 
+/// Answers a probe, and anything else as a watch.
+fn ready_or_endless(request: &http::Request<hyper::body::Incoming>) -> TestReply {
+    if request.uri().path() == "/readyz" {
+        text("ok")
+    } else {
+        endless()
+    }
+}
+
+/// Opens so many watches.
+async fn watch(gateway: &GatewayProcess, number: usize) -> Vec<hyper::body::Incoming> {
+    let mut client = TestClient::http2(gateway.address).await;
+    let mut watches = Vec::new();
+    for _ in 0..number {
+        let request = client.request(http::Method::GET, "/api/v1/pods?watch=1");
+        let request = request
+            .header("authorization", "Bearer root")
+            .body(full(""))
+            .unwrap();
+        let answer = soon(client.send(request)).await.unwrap();
+        assert_eq!(answer.status(), 200);
+        watches.push(answer.into_body());
+    }
+    watches
+}
+
+/// How many of these watches end within that time, each after one event, and cleanly.
+async fn ended(watches: Vec<hyper::body::Incoming>, within: Duration) -> usize {
+    let mut ended = tokio::task::JoinSet::new();
+    for mut watch in watches {
+        ended.spawn(async move {
+            assert!(piece(&mut watch).await.unwrap().is_ok());
+            match tokio::time::timeout(within, piece(&mut watch)).await {
+                Ok(None) => 1,
+                Ok(Some(more)) => panic!("{more:?}"),
+                Err(_still_open) => 0,
+            }
+        });
+    }
+    soon_or_later(ended.join_all()).await.into_iter().sum()
+}
+
 #[test]
 fn watches_move_to_a_server_that_has_none_and_each_ends_cleanly() {
-    let answer = |request: http::Request<hyper::body::Incoming>| async move {
-        if request.uri().path() == "/readyz" {
-            text("ok")
-        } else {
-            endless()
-        }
-    };
+    let answer =
+        |request: http::Request<hyper::body::Incoming>| async move { ready_or_endless(&request) };
     let first = TestUpstream::start(Speaks::Http1, answer);
     let later = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = later.local_addr().unwrap();
@@ -453,21 +490,7 @@ fn watches_move_to_a_server_that_has_none_and_each_ends_cleanly() {
     let gateway = before(&entries, &json!({}));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     gateway.wait_for_log("it cannot be reached", 1);
-    let watches: Vec<_> = runtime.block_on(async {
-        let mut client = TestClient::http2(gateway.address).await;
-        let mut watches = Vec::new();
-        for _ in 0..40 {
-            let request = client.request(http::Method::GET, "/api/v1/pods?watch=1");
-            let request = request
-                .header("authorization", "Bearer root")
-                .body(full(""))
-                .unwrap();
-            let answer = soon(client.send(request)).await.unwrap();
-            assert_eq!(answer.status(), 200);
-            watches.push(answer.into_body());
-        }
-        watches
-    });
+    let watches = runtime.block_on(watch(&gateway, 40));
     assert_eq!(
         of_server(
             &gateway,
@@ -477,22 +500,8 @@ fn watches_move_to_a_server_that_has_none_and_each_ends_cleanly() {
         Some(40)
     );
     let second = TestUpstream::start_at(address, Speaks::Http1, answer);
-    let ended: usize = runtime.block_on(async {
-        let mut ended = tokio::task::JoinSet::new();
-        for mut watch in watches {
-            ended.spawn(async move {
-                // The first event, and then the end or nothing for as long as the test takes.
-                assert!(piece(&mut watch).await.unwrap().is_ok());
-                let next = tokio::time::timeout(Duration::from_secs(20), piece(&mut watch)).await;
-                match next {
-                    Ok(None) => 1,
-                    Ok(Some(more)) => panic!("{more:?}"),
-                    Err(_still_open) => 0,
-                }
-            });
-        }
-        soon_or_later(ended.join_all()).await.into_iter().sum()
-    });
+    // For as long as the test takes.
+    let ended = runtime.block_on(ended(watches, Duration::from_secs(20)));
     assert!((1..=20).contains(&ended), "{ended} watches ended");
     let moved = of_server(
         &gateway,

@@ -72,6 +72,8 @@ const FIRST_PART: u64 = 100;
 const FIRST_EJECTION: Duration = Duration::from_secs(2);
 /// The time doubles with each relapse, as often as this.
 const MOST_DOUBLINGS: u32 = 5;
+/// A server that was ejected for so long without an answer is lost.
+const LOST_AFTER: Duration = Duration::from_secs(10);
 /// A server that was well for so long has no relapse, but a new failure.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(300);
 
@@ -122,6 +124,14 @@ impl Health {
     /// How much slower than the others it is.
     pub fn slowness(&self) -> &Slowness {
         &self.slowness
+    }
+
+    /// Whether it has not answered for so long that what still seems to run there is lost: its watches show nothing, and end only
+    /// with their connections.
+    pub fn is_lost(&self, now: Time) -> bool {
+        self.state == ServerState::Ejected
+            && self.reason != Some(EjectionReason::OnlyErrors)
+            && now.since(self.since) >= LOST_AFTER
     }
 
     /// As [`slowness`](Self::slowness), to be told of comparisons.

@@ -43,6 +43,11 @@ pub fn surplus(held: &[Held], most: u32) -> Vec<u32> {
     taken.collect()
 }
 
+/// How many watches of a server that is lost end in a period, of so many that it has: a part that lets the others keep up.
+pub fn leaving(number: u32) -> u32 {
+    number.min((number / 5).max(20))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,6 +76,19 @@ mod tests {
         ] {
             assert_eq!(surplus(&held(&servers), most), moved, "{servers:?}");
         }
+    }
+
+    #[test]
+    fn all_watches_of_a_lost_server_leave_in_periods_whose_number_grows_slowly() {
+        for (mut number, most_periods) in [(0, 0), (19, 1), (100, 5), (10_000, 33)] {
+            let mut periods = 0;
+            while number > 0 {
+                number -= leaving(number);
+                periods += 1;
+            }
+            assert!(periods <= most_periods, "{periods} for {most_periods}");
+        }
+        assert_eq!(leaving(10_000), 2_000);
     }
 
     #[test]

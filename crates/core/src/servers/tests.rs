@@ -370,3 +370,30 @@ fn a_server_that_answers_probes_and_fails_requests_stays_away_longer_each_time()
     health.skip_slow_start();
     assert_eq!(health.capacity(at(now + 2_000), 100), 100);
 }
+
+#[test]
+fn a_server_that_let_requests_hang_gets_one_at_a_time_until_it_answers_one() {
+    let mut health = Health::new(at(0));
+    assert!(health.requests_fail(at(0), EjectionReason::Hanging));
+    assert!(!health.answered(at(1_000)), "one that was sent before");
+    assert!(health.probed(at(2_000), ServerProbe::Ready));
+    assert!(health.is_on_trial());
+    assert_eq!(health.capacity(at(60_000), 100), 1, "however long it takes");
+    assert!(health.answered(at(60_000)));
+    assert_eq!(health.capacity(at(60_000), 100), 10);
+    assert_eq!(health.capacity(at(70_000), 100), 100);
+    assert!(!health.answered(at(70_000)), "nothing changes");
+}
+
+#[test]
+fn a_server_is_lost_after_ten_seconds_without_any_answer() {
+    let mut health = Health::new(at(0));
+    assert!(health.not_connected(at(0)));
+    assert!(!health.is_lost(at(9_999)) && health.is_lost(at(10_000)));
+    // It answers, if with errors only, or that it is not ready.
+    assert!(health.probed(at(10_000), ServerProbe::NotReady));
+    assert!(!health.is_lost(at(60_000)));
+    assert!(health.probed(at(60_000), ServerProbe::Ready));
+    assert!(health.requests_fail(at(60_000), EjectionReason::OnlyErrors));
+    assert!(!health.is_lost(at(90_000)));
+}
