@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use super::{
     core_load::CoreLoad,
+    limited_address::limited_address,
     opening::{OpeningConnection, OpeningConnections},
 };
 use fairgate_core::sync::{Mutex, lock};
@@ -156,14 +157,6 @@ impl AddressLimit {
                 open.remove(&address);
             }
         }
-    }
-}
-
-/// What is limited as one address: an IPv6 host has a network of 64 bits to choose addresses from.
-pub(super) fn limited_address(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        address @ IpAddr::V4(_) => address,
     }
 }
 

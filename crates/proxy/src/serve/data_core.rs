@@ -15,11 +15,11 @@ use super::{
     client_connections::CountedConnection,
     connection,
     core_load::CoreLoad,
-    defence::Defence,
     drain::{CorePhase, DrainPhase},
     hangup_watcher::HangupWatcher,
     serve_context::{RequestIds, ServeContext},
     settings::ServeSettings,
+    wire::defence::Defence,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{Inbound, ReadAheadBudget, Reply, StreamWindows};

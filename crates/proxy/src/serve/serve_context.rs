@@ -11,8 +11,8 @@ use tokio_rustls::TlsAcceptor;
 use uuid::Builder;
 
 use super::{
-    core_load::CoreLoad, defence::Defence, drain::CorePhase, hangup_watcher::HangupWatcher,
-    settings::ServeSettings,
+    core_load::CoreLoad, drain::CorePhase, hangup_watcher::HangupWatcher, settings::ServeSettings,
+    wire::defence::Defence,
 };
 use fairgate_base::clock::Clock;
 use fairgate_call::{ReadAheadBudget, StreamWindows};

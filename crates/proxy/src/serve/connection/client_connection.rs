@@ -11,10 +11,8 @@ use std::{
 
 use hyper::body::Incoming;
 
-use super::{
-    frame_credits::FrameCredits, message_state::MessageState, premature_resets::PrematureResets,
-    unread_bodies::UnreadBodies,
-};
+use super::{premature_resets::PrematureResets, unread_bodies::UnreadBodies};
+use crate::serve::{wire::frame_credits::FrameCredits, wire::message_state::MessageState};
 use fairgate_call::{Peer, RequestContext, ResetLimits, UnreadBodyHandler};
 use fairgate_core::time::Time;
 

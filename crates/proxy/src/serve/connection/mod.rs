@@ -1,4 +1,21 @@
-//! Serves one client connection, from its handshake to its end. What is particular to HTTP/1 is in [`super::http1_connection`].
+//! Serves one client connection, from its handshake to its end.
+//!
+//! hyper reads a socket that shows the bytes to [`wire`](super::wire) first (`checked_socket`); what is particular to HTTP/1 is in
+//! `http1_connection`. A request's way begins in `connection_service`, and `request_future` holds it. A client that stalls is cut off (`checked_socket`,
+//! `stream_executor`), as is one that keeps resetting its requests (`premature_resets`).
+
+mod checked_socket;
+mod client_connection;
+mod connection_service;
+mod disconnect;
+mod driving;
+mod http1_connection;
+mod lent_socket;
+mod premature_resets;
+mod request_future;
+mod shared_socket;
+mod stream_executor;
+mod unread_bodies;
 
 use std::{
     io,
@@ -14,22 +31,20 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt as _;
 use tower::Service;
 
-use super::{
+use self::{
     checked_socket::{CheckedSocket, HttpReader},
     client_connection::ClientConnection,
-    client_connections::CountedConnection,
     connection_service::ConnectionService,
     disconnect::ClientDisconnect,
-    drain::DrainPhase,
     driving::{DriveEnd, drive, drive_until_idle, ends_within},
-    event::ClientEvent,
-    head_limits::HeadLimits,
-    http1::Http1Reader,
     http1_connection::serve_http1,
-    http2::Http2Reader,
-    serve_context::ServeContext,
     shared_socket::SharedSocket,
     stream_executor::StreamExecutor,
+};
+use super::{
+    client_connections::CountedConnection, drain::DrainPhase, event::ClientEvent,
+    serve_context::ServeContext, wire::head_limits::HeadLimits, wire::http1::Http1Reader,
+    wire::http2::Http2Reader,
 };
 use fairgate_base::socket::{Socket, set_up};
 use fairgate_call::{Inbound, Peer, PeerTls, Reply};

@@ -10,12 +10,14 @@ use uuid::{Uuid, fmt::Hyphenated};
 
 use super::{
     client_connection::ClientConnection,
-    defence::Offence,
-    head_check::{self, CheckedLines, RequestTarget},
-    head_scan::HeadFacts,
-    message_state::{Framing, HeadCheck},
     request_future::{ActiveRequest, OutgoingBody, RequestFuture, close_connection},
+};
+use crate::serve::{
     serve_context::ServeContext,
+    wire::defence::Offence,
+    wire::head_check::{self, CheckedLines, RequestTarget},
+    wire::head_scan::HeadFacts,
+    wire::message_state::{Framing, HeadCheck},
 };
 use fairgate_call::{
     ClientBody, Inbound, Refusal, Reply, ReplyBody, RequestContext, refusal_reply,

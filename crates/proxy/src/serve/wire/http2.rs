@@ -43,7 +43,7 @@ const OUT_OF_MEMORY: &str =
 const MIN_BUFFER: usize = 64;
 
 /// The reader of an HTTP/2 connection.
-pub(super) struct Http2Reader {
+pub(in crate::serve) struct Http2Reader {
     /// Bytes that were read and not parsed yet.
     first: Bytes,
     /// Bytes that were parsed and not passed to h2 yet.
@@ -64,7 +64,7 @@ pub(super) struct Http2Reader {
 
 impl Http2Reader {
     /// A reader of a connection from which `first` was already read.
-    pub(super) fn new(
+    pub(in crate::serve) fn new(
         first: Bytes,
         credits: Arc<FrameCredits>,
         defence: Arc<Defence>,
@@ -87,12 +87,12 @@ impl Http2Reader {
     }
 
     /// Whether this reader is closing the connection.
-    pub(super) fn is_closing(&self) -> bool {
+    pub(in crate::serve) fn is_closing(&self) -> bool {
         self.closing.is_some()
     }
 
     /// Reads bytes that may be passed to h2.
-    pub(super) fn poll_read(
+    pub(in crate::serve) fn poll_read(
         &mut self,
         socket: &mut Socket,
         cx: &mut Context<'_>,

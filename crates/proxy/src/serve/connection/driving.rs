@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    client_connection::ClientConnection, defence::Offence, disconnect::ClientDisconnect,
-    drain::DrainPhase, event::ClientEvent, frame_credits::FrameCredits,
-    serve_context::ServeContext,
+use super::{client_connection::ClientConnection, disconnect::ClientDisconnect};
+use crate::serve::{
+    drain::DrainPhase, event::ClientEvent, serve_context::ServeContext, wire::defence::Offence,
+    wire::frame_credits::FrameCredits,
 };
 use fairgate_core::time::Time;
 

@@ -23,10 +23,8 @@ use std::{
 
 use tokio::time::Sleep;
 
-use super::{
-    client_connection::ClientConnection,
-    hangup_watcher::{Hangup, HungUp},
-};
+use super::client_connection::ClientConnection;
+use crate::serve::hangup_watcher::{Hangup, HungUp};
 use fairgate_call::RequestProgress;
 
 /// How long a request may stay queued after its client closed its sending side.

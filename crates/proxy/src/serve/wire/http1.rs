@@ -48,7 +48,7 @@ const READ_AT_ONCE_OF_LONG: usize = 64 << 10;
 const LONG_BODY: u64 = 256 << 10;
 
 /// The reader of an HTTP/1 connection.
-pub(super) struct Http1Reader {
+pub(in crate::serve) struct Http1Reader {
     messages: Arc<MessageState>,
     defence: Arc<Defence>,
     remote: SocketAddr,
@@ -76,7 +76,7 @@ struct Large {
 
 impl Http1Reader {
     /// A reader of a connection from which `first` was already read.
-    pub(super) fn new(
+    pub(in crate::serve) fn new(
         messages: Arc<MessageState>,
         defence: Arc<Defence>,
         remote: SocketAddr,
@@ -101,7 +101,7 @@ impl Http1Reader {
     }
 
     /// Reads what belongs to the current message.
-    pub(super) fn poll_read(
+    pub(in crate::serve) fn poll_read(
         &mut self,
         socket: &mut Socket,
         cx: &mut Context<'_>,

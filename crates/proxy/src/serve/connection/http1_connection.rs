@@ -23,12 +23,10 @@ use super::{
     client_connection::ClientConnection,
     connection_service::ConnectionService,
     disconnect::ClientDisconnect,
-    drain::DrainPhase,
     driving::{DriveEnd, drive, drive_until_idle, ends_within},
     lent_socket::{LentSocket, SocketLender},
-    serve_context::ServeContext,
-    settings::ServeSettings,
 };
+use crate::serve::{drain::DrainPhase, serve_context::ServeContext, settings::ServeSettings};
 use fairgate_call::{Inbound, Reply};
 use fairgate_core::time::Time;
 

@@ -35,7 +35,7 @@ pub(super) enum Stage {
 
 /// What follows a head, as hyper parsed it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Framing {
+pub(in crate::serve) enum Framing {
     /// A body of this many bytes.
     Length(u64),
     /// A chunked body.
@@ -44,7 +44,7 @@ pub(super) enum Framing {
 
 /// The result of scanning a head before it was passed to hyper.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum HeadCheck {
+pub(in crate::serve) enum HeadCheck {
     /// What its bytes showed.
     Scanned(HeadFacts),
     /// It was too large; hyper got another one in its place.
@@ -53,7 +53,7 @@ pub(super) enum HeadCheck {
 
 /// How much of a request's body was not read from the connection yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UnreadBody {
+pub(in crate::serve) enum UnreadBody {
     Nothing,
     Bytes(u64),
     /// It is chunked.
@@ -109,7 +109,7 @@ impl MessageState {
     }
 
     /// Whether no byte has arrived since the last message.
-    pub(super) fn is_between(&self) -> bool {
+    pub(in crate::serve) fn is_between(&self) -> bool {
         let state = lock(&self.state);
         matches!(state.stage, Stage::Head) && !state.head_begun
     }
@@ -127,17 +127,17 @@ impl MessageState {
     }
 
     /// Whether a head waits for a parser with more room.
-    pub(super) fn needs_large_parser(&self) -> bool {
+    pub(in crate::serve) fn needs_large_parser(&self) -> bool {
         self.parser.load(Ordering::Relaxed) == TOO_SMALL
     }
 
     /// From now on the parser has room for all lines that a head may have.
-    pub(super) fn set_large_parser(&self) {
+    pub(in crate::serve) fn set_large_parser(&self) {
         self.parser.store(LARGE, Ordering::Relaxed);
     }
 
     /// Whether the parser has room for all lines that a head may have.
-    pub(super) fn has_large_parser(&self) -> bool {
+    pub(in crate::serve) fn has_large_parser(&self) -> bool {
         self.parser.load(Ordering::Relaxed) == LARGE
     }
 
@@ -151,7 +151,7 @@ impl MessageState {
 
     /// hyper has parsed the head, and a body with this framing follows. Returns the result of
     /// scanning the head.
-    pub(super) fn parsed(&self, framing: Framing) -> HeadCheck {
+    pub(in crate::serve) fn parsed(&self, framing: Framing) -> HeadCheck {
         let mut state = lock(&self.state);
         state.answered = false;
         state.stage = match framing {
@@ -175,7 +175,7 @@ impl MessageState {
     }
 
     /// The request has ended, so the next one may be parsed.
-    pub(super) fn answered(&self) {
+    pub(in crate::serve) fn answered(&self) {
         let mut state = lock(&self.state);
         state.answered = true;
         if matches!(state.stage, Stage::Complete) {
@@ -187,12 +187,12 @@ impl MessageState {
     }
 
     /// From now on the connection is a tunnel.
-    pub(super) fn becomes_a_tunnel(&self) {
+    pub(in crate::serve) fn becomes_a_tunnel(&self) {
         lock(&self.state).stage = Stage::Tunnel;
     }
 
     /// How much of the request's body was not read yet.
-    pub(super) fn unread(&self) -> UnreadBody {
+    pub(in crate::serve) fn unread(&self) -> UnreadBody {
         match lock(&self.state).stage {
             Stage::Length(bytes) => UnreadBody::Bytes(bytes),
             Stage::Chunked(_) => UnreadBody::Unknown,

@@ -25,7 +25,7 @@ use std::{
 use futures_util::task::AtomicWaker;
 use tokio::{io::ReadBuf, time::Instant};
 
-use super::client_connections::limited_address;
+use crate::serve::limited_address::limited_address;
 use fairgate_core::sync::{Mutex, lock};
 
 /// Bytes of a head that every connection may hold without counting against the budget.

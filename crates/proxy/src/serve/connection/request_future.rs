@@ -14,11 +14,10 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 
-use super::{
-    client_connection::ClientConnection,
+use super::{client_connection::ClientConnection, unread_bodies::SendReply};
+use crate::serve::{
     drain::{DrainPhase, WatchEnder},
     serve_context::ServeContext,
-    unread_bodies::SendReply,
 };
 use fairgate_base::clock::turn_number;
 use fairgate_call::{BodyActivity, BodyError, Reply, ReplyBody, RequestContext, RequestKind};

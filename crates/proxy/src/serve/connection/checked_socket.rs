@@ -23,10 +23,10 @@ use tokio::{
     time::Sleep,
 };
 
-use super::{
+use crate::serve::{
     client_connections::{CountedConnection, ParkedConnection},
-    http1::Http1Reader,
-    http2::Http2Reader,
+    wire::http1::Http1Reader,
+    wire::http2::Http2Reader,
 };
 use fairgate_base::socket::Socket;
 

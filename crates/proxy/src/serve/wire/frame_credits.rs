@@ -20,7 +20,7 @@ const MAX: u32 = 1 << 16;
 /// How many frames without a request a connection may still send. Only the connection's own thread uses it; it is
 /// atomic because hyper requires that a connection is `Send` (see `message_state`).
 #[derive(Debug)]
-pub(super) struct FrameCredits {
+pub(in crate::serve) struct FrameCredits {
     left: AtomicU32,
     closing: AtomicBool,
     /// Streams that the client has reset.
@@ -39,18 +39,18 @@ impl Default for FrameCredits {
 
 impl FrameCredits {
     /// This many bytes of a reply were sent.
-    pub(super) fn earn_for_data(&self, bytes: usize) {
+    pub(in crate::serve) fn earn_for_data(&self, bytes: usize) {
         let for_bytes = u32::try_from(bytes / PER_BYTES).unwrap_or(MAX);
         self.earn(PER_FRAME.saturating_add(for_bytes));
     }
 
     /// Whether the connection is being closed.
-    pub(super) fn is_closing(&self) -> bool {
+    pub(in crate::serve) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }
 
     /// How many streams the client has reset.
-    pub(super) fn resets(&self) -> u32 {
+    pub(in crate::serve) fn resets(&self) -> u32 {
         self.resets.load(Ordering::Relaxed)
     }
 

@@ -18,7 +18,7 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::message_state::{MessageState, UnreadBody};
+use crate::serve::wire::message_state::{MessageState, UnreadBody};
 
 /// Bytes of an unread body that are read and discarded: Go's `maxPostHandlerReadBytes`.
 const DRAINED_BYTES: u64 = 256 << 10;
