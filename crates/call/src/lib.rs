@@ -11,73 +11,63 @@
 //! Not here: authentication, flow control, forwarding.
 
 mod body_end;
-mod body_progress;
 mod client_body;
 mod end_to_end;
-pub mod handle_refusal;
 mod header_lines;
-mod header_names;
 mod identity;
-pub mod identity_headers;
-mod made_body;
-mod memory_body;
 mod passing_or_boxed;
 mod peer;
-mod peer_identity;
-mod read_ahead;
-mod read_ahead_budget;
 mod refusal;
 pub mod refusal_reply;
 mod reply_body;
-mod reply_guard;
-mod reply_pipe;
 mod request_context;
 mod request_kind;
 mod reset_limits;
-mod response_memory;
-mod response_source;
-mod spool;
-mod status;
-mod stream_windows;
 mod trace;
 mod unfinished_request;
-mod upstream_body;
 mod upstream_connection;
 
 use std::{rc::Rc, sync::Arc};
 
 pub use body_end::{BodyEnd, BodyError};
-pub use body_progress::BodyProgress;
-pub use client_body::{ClientBody, UnreadBodyHandler};
+pub use client_body::{
+    ClientBody, UnreadBodyHandler,
+    body_progress::BodyProgress,
+    read_ahead_budget::{ReadAheadBudget, ReadAheadMeter},
+    stream_windows::StreamWindows,
+};
 pub use end_to_end::end_to_end_header_in_connection;
 pub use header_lines::HeaderLines;
-pub use header_names::{HeaderNameError, RequestHeaderNames};
-pub use identity::Identity;
-pub use made_body::MemoryOf;
+pub use identity::{
+    Identity,
+    header_names::{HeaderNameError, RequestHeaderNames},
+    identity_headers,
+    peer_identity::{
+        CachedVerification, CertificateError, ChainError, FrontProxyError, LastToken, OwnIdentity,
+        PeerIdentityCache, SubjectError, Verification,
+    },
+};
 pub use passing_or_boxed::PassingOrBoxed;
 pub use peer::{Peer, PeerTls};
-pub use peer_identity::{
-    CachedVerification, CertificateError, ChainError, FrontProxyError, LastToken, OwnIdentity,
-    PeerIdentityCache, SubjectError, Verification,
-};
-pub use read_ahead_budget::{ReadAheadBudget, ReadAheadMeter};
 pub use refusal::{FlowRejection, Refusal};
-pub use reply_body::{ReplyBody, TunnelGuard};
-pub use reply_guard::ReplyGuard;
-pub use reply_pipe::{ReaderPace, ReplyPipe, UpstreamGuard};
+pub use refusal_reply::handle_refusal;
+pub use reply_body::{
+    ReplyBody, TunnelGuard,
+    made_body::MemoryOf,
+    reply_guard::ReplyGuard,
+    reply_pipe::{ReaderPace, ReplyPipe, UpstreamGuard},
+    response_memory::{ResponseMemory, ResponseShare},
+    spool::{CutReason, Spool, SpoolLimits},
+    upstream_body::{BodyReader, OnFailure, RemainingReply},
+};
 pub use request_context::{
     BodyActivity, ExecutionSeats, FlowUids, RequestContext, RequestObserver, RequestProgress,
     UnenforcedDecision,
 };
 pub use request_kind::RequestKind;
 pub use reset_limits::ResetLimits;
-pub use response_memory::{ResponseMemory, ResponseShare};
-pub use spool::{CutReason, Spool, SpoolLimits};
-pub use stream_windows::StreamWindows;
 pub use trace::Trace;
 pub use unfinished_request::UnfinishedRequest;
-pub use upstream_body::BodyReader;
-pub use upstream_body::{OnFailure, RemainingReply};
 pub use upstream_connection::{AbandonedResponse, ReadsResponse, ResetTurn, UpstreamConnection};
 
 use fairgate_core::{

@@ -5,6 +5,9 @@
 //! carried out never gets one. And a watch that cannot be accepted gets 429, because on anything else its
 //! client lists everything again. Replies of the gateway itself carry `X-Fairgate-Reason`.
 
+pub mod handle_refusal;
+mod status;
+
 use std::borrow::Cow;
 
 use http::{
@@ -14,7 +17,8 @@ use http::{
 
 use uuid::{Uuid, fmt::Hyphenated};
 
-use super::{Refusal, Reply, ReplyBody, RequestContext, RequestKind, status::Status};
+use self::status::Status;
+use crate::{Refusal, Reply, ReplyBody, RequestContext, RequestKind};
 
 /// Marks replies of the gateway itself; its value is the reason of the refusal.
 pub const REASON_HEADER: HeaderName = HeaderName::from_static("x-fairgate-reason");

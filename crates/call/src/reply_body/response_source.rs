@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use super::{BodyError, made_body::MadeBody, upstream_body::UpstreamBody};
+use super::{made_body::MadeBody, upstream_body::UpstreamBody};
+use crate::BodyError;
 
 /// Where the rest of a response comes from.
 pub(super) enum ResponseSource {

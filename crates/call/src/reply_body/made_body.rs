@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::{sync::Notify, task::AbortHandle};
 
-use super::{BodyError, ResponseShare};
+use crate::{BodyError, ResponseShare};
 
 /// Bytes that are passed to the connection at once. They may not be sent yet when the rest is dropped.
 pub(super) const PIECE: usize = 16 << 10;

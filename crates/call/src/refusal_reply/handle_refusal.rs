@@ -17,7 +17,7 @@ use std::{
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
 
-use super::{
+use crate::{
     Inbound, Refusal, Reply, RequestContext,
     refusal_reply::{add_flow_uids, reply},
 };

@@ -3,9 +3,13 @@
 //! Not here: how a user is authenticated (`auth`), and how it is sent to the upstream
 //! ([`identity_headers`](super::identity_headers)).
 
+pub(crate) mod header_names;
+pub mod identity_headers;
+pub(crate) mod peer_identity;
+
 use std::sync::Arc;
 
-use super::identity_headers::IdentityHeaderCache;
+use self::identity_headers::IdentityHeaderCache;
 use fairgate_core::digest::User;
 
 /// An authenticated user, or an impersonated user together with the user who impersonates.

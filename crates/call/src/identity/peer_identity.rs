@@ -12,7 +12,7 @@
 
 use std::{fmt, hint::black_box, sync::Arc};
 
-use super::Identity;
+use crate::Identity;
 
 /// What one connection keeps of the authentication of its requests; empty at first.
 ///

@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::{BodyEnd, RemainingReply};
+use crate::{BodyEnd, RemainingReply};
 
 /// Something that lasts as long as a reply's body.
 pub trait ReplyGuard {

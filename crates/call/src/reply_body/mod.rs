@@ -8,6 +8,15 @@
 //! after a clean end they only watch again. So a failure of the upstream during a watch becomes a clean end. In
 //! any other reply it becomes an error, so that a client never takes a truncated list for a complete one.
 
+pub(crate) mod made_body;
+mod memory_body;
+pub(crate) mod reply_guard;
+pub(crate) mod reply_pipe;
+pub(crate) mod response_memory;
+mod response_source;
+pub(crate) mod spool;
+pub(crate) mod upstream_body;
+
 use std::{
     cell::{Cell, RefCell},
     fmt,
@@ -20,14 +29,16 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::{
-    BodyEnd, BodyError, BodyReader, OnFailure, RemainingReply, ReplyGuard, ReplyPipe,
-    RequestContext, RequestProgress, UpstreamGuard,
+use self::{
     made_body::{MadeBody, MemoryOf, PIECE},
     memory_body::MemoryBody,
     reply_guard::GuardPair,
     response_source::ResponseSource,
     upstream_body::UpstreamBody,
+};
+use crate::{
+    BodyEnd, BodyError, BodyReader, OnFailure, RemainingReply, ReplyGuard, ReplyPipe,
+    RequestContext, RequestProgress, UpstreamGuard,
 };
 
 /// The body of a reply.

@@ -13,7 +13,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Sleep;
 
-use super::{AbandonedResponse, BodyError, ReadsResponse, UpstreamConnection};
+use crate::{AbandonedResponse, BodyError, ReadsResponse, UpstreamConnection};
 
 /// How the body ends for the client when the upstream fails within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

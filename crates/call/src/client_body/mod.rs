@@ -11,6 +11,11 @@
 //!
 //! Trailers are dropped: they could add a header field to a request after its authentication.
 
+pub(crate) mod body_progress;
+mod read_ahead;
+pub(crate) mod read_ahead_budget;
+pub(crate) mod stream_windows;
+
 use std::{
     fmt,
     pin::Pin,
@@ -25,10 +30,11 @@ use fairgate_core::digest::User;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{
-    BodyError, BodyProgress, body_progress::Observed, read_ahead::ReadAhead,
-    read_ahead_budget::ReadAheadBudget, stream_windows::StreamWindows,
+use self::{
+    body_progress::Observed, read_ahead::ReadAhead, read_ahead_budget::ReadAheadBudget,
+    stream_windows::StreamWindows,
 };
+use crate::{BodyError, BodyProgress};
 
 /// The body of a client's request.
 pub struct ClientBody {

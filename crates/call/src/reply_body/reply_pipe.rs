@@ -29,11 +29,11 @@ use http_body::{Frame, SizeHint};
 use tokio::task::AbortHandle;
 
 use super::{
-    BodyEnd, BodyError,
     made_body::MadeBody,
     response_source::ResponseSource,
     spool::{Spool, SpoolLimits, SpoolShare},
 };
+use crate::{BodyEnd, BodyError};
 
 /// The number of checks over which a client's rate is measured.
 const CHECKS: u32 = 8;

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use fairgate_base::tasks::AbortOnDrop;
 use http_body::{Body, Frame, SizeHint};
 
-use super::BodyError;
+use crate::BodyError;
 
 /// Bytes that are passed to the connection at once. They may not be sent yet when the rest is dropped.
 const PIECE: usize = 16 << 10;
