@@ -21,6 +21,7 @@ mod live_reads;
 mod objects;
 mod policy_documents;
 mod publisher;
+mod publishing_status;
 mod resources;
 mod schema_cache;
 mod shared_reads;
@@ -31,6 +32,7 @@ mod upstream_policies;
 
 pub use kind_schemas::{KindSchemas, NamedKinds};
 pub use policy_documents::{PreparedPolicies, prepare};
-pub use publisher::{KeepPolicies, PolicyPublisher, PublishingStatus};
+pub use publisher::{KeepPolicies, PolicyPublisher};
+pub use publishing_status::PublishingStatus;
 pub use state::{ClusterNeeds, ClusterSettings, FollowedCluster};
 pub use upstream_policies::UpstreamPolicies;

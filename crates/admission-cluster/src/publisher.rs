@@ -4,16 +4,16 @@ use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use fairgate_admission::Fidelity;
 use fairgate_admission_layer::{ForwardedPolicies, PublishedPolicies};
-use fairgate_base::{background, clock::Clock, tasks};
+use fairgate_base::{background, tasks};
 use fairgate_core::{
-    finding::{Finding, Severity},
-    sync::{Mutex, lock},
+    finding::{Finding, Severity, summary},
     time::Time,
 };
-use fairgate_policy_sources::{PolicyDocument, PolicyDocuments, PolicySource};
+use fairgate_policy_sources::{PolicyDocument, PolicyDocuments, PolicySource, documents_digest};
 
 use crate::{
     policy_documents::{PreparedPolicies, prepare},
+    publishing_status::{PublishingStatus, ValidSetId},
     state::{ClusterNeeds, FollowedCluster},
 };
 
@@ -21,135 +21,8 @@ use crate::{
 pub(crate) const PARAMS_LIMIT: Duration = Duration::from_millis(500);
 /// How often it is checked whether requests still use policies that are no longer in force.
 const RETIRED_CHECK: Duration = Duration::from_millis(100);
-/// A source that was up to date a shorter time ago counts as up to date.
-const GRACE: Duration = Duration::from_secs(2);
 /// How often it is checked whether the policies in force are certain to be those of their source.
 const CONFIRMATION: Duration = Duration::from_millis(100);
-
-/// Reads how long ago a source was up to date; zero while it is.
-type ReadAge = Box<dyn Fn() -> Duration + Send + Sync>;
-
-/// Whether the policies in force are those of their source.
-pub struct PublishingStatus {
-    clock: Clock,
-    source_age: ReadAge,
-    /// How long ago the source was last heard of.
-    source_silence: ReadAge,
-    state: Mutex<PublishingState>,
-}
-
-struct PublishingState {
-    /// The number of policies in force; `None` until there are any published.
-    policies: Option<usize>,
-    /// Since when the policies in force are not those of the source.
-    behind_since: Option<Time>,
-    /// Whether the last set was invalid.
-    is_rejected: bool,
-}
-
-impl fmt::Debug for PublishingStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PublishingStatus")
-            .field("policies", &self.policies())
-            .finish_non_exhaustive()
-    }
-}
-
-impl PublishingStatus {
-    /// The status of a source that was up to date `source_age` ago.
-    pub fn new(
-        clock: Clock,
-        source_age: impl Fn() -> Duration + Send + Sync + 'static,
-    ) -> Arc<Self> {
-        Self::with_silence(clock, source_age, || Duration::ZERO)
-    }
-
-    /// The same of a source that was last heard of `source_silence` ago. It may be up to date although it says nothing.
-    pub fn with_silence(
-        clock: Clock,
-        source_age: impl Fn() -> Duration + Send + Sync + 'static,
-        source_silence: impl Fn() -> Duration + Send + Sync + 'static,
-    ) -> Arc<Self> {
-        let began = clock.now();
-        Arc::new(Self {
-            clock,
-            source_age: Box::new(source_age),
-            source_silence: Box::new(source_silence),
-            state: Mutex::new(PublishingState {
-                policies: None,
-                behind_since: Some(began),
-                is_rejected: false,
-            }),
-        })
-    }
-
-    /// The number of policies in force, with a binding.
-    pub fn policies(&self) -> usize {
-        lock(&self.state).policies.unwrap_or_default()
-    }
-
-    /// For how long the policies in force have not been those of their source; zero while they are.
-    pub fn age(&self) -> Duration {
-        let behind = lock(&self.state).behind_since;
-        let behind = behind.map(|since| self.clock.now().since(since));
-        behind.unwrap_or_default().max((self.source_age)())
-    }
-
-    /// For how long it has not been certain that the policies in force are those of their source; `None` while a newer set is known that
-    /// is not in force.
-    fn staleness(&self) -> Option<Duration> {
-        let silence = (self.source_silence)();
-        let is_current = lock(&self.state).behind_since.is_none();
-        is_current.then(|| silence.max((self.source_age)()))
-    }
-
-    /// Why the policies in force are not those of their source; `None` if they are, or were a moment ago.
-    pub fn problem(&self) -> Option<String> {
-        let age = self.age();
-        let state = lock(&self.state);
-        if !state.is_rejected && age < GRACE {
-            return None;
-        }
-        let seconds = age.as_secs();
-        let now = match state.policies {
-            None => "no policies are in force yet, and requests that may be subject to them wait",
-            Some(_) => "the last good policies stay in force",
-        };
-        let why = if state.is_rejected {
-            "invalid"
-        } else {
-            "not up to date"
-        };
-        Some(format!("{why} for {seconds} s; {now}"))
-    }
-
-    /// A set has arrived. Until it is published, the age is at least what it was, although the source has nothing more to tell.
-    fn received(&self) {
-        let changed = self.clock.now().minus(self.age());
-        lock(&self.state).behind_since.get_or_insert(changed);
-    }
-
-    fn rejected(&self) {
-        lock(&self.state).is_rejected = true;
-    }
-
-    /// Policies came into force that are not the newest of their source, because those are invalid.
-    fn published_last_good(&self, policies: usize) {
-        let now = self.clock.now();
-        let mut state = lock(&self.state);
-        state.policies = Some(policies);
-        state.behind_since.get_or_insert(now);
-        state.is_rejected = true;
-    }
-
-    fn published(&self, policies: usize) {
-        *lock(&self.state) = PublishingState {
-            policies: Some(policies),
-            behind_since: None,
-            is_rejected: false,
-        };
-    }
-}
 
 /// Publishes the policies of a source.
 pub struct PolicyPublisher {
@@ -167,14 +40,14 @@ pub struct PolicyPublisher {
     pub keep: Option<KeepPolicies>,
 }
 
-/// Is called with the documents of each set that comes into force. Must not block.
+/// Is called with the documents of each valid set, also of one that waits for what it needs: with an upstream that is away, a
+/// restart must not lose it. Must not block.
 pub type KeepPolicies = Box<dyn Fn(Vec<PolicyDocument>) + Send + Sync>;
 
 /// Valid policies that wait for what they need.
 struct ValidSet {
     prepared: PreparedPolicies,
-    /// The documents as they were, if they are to be kept.
-    originals: Option<Vec<PolicyDocument>>,
+    id: ValidSetId,
     /// Whether they are the newest of their source; otherwise the newest are invalid.
     is_current: bool,
 }
@@ -206,9 +79,9 @@ impl PolicyPublisher {
         let mut ticks = tokio::time::interval(CONFIRMATION);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // Until the first set is published, no policies are in force that could be too old.
-        let (mut until, mut was_fresh) = (self.status.clock.now().plus(max), true);
+        let (mut until, mut was_fresh) = (self.status.now().plus(max), true);
         loop {
-            let now = self.status.clock.now();
+            let now = self.status.now();
             if let Some(staleness) = self.status.staleness() {
                 // What was said before holds for the same policies, too.
                 let left = max.checked_sub(staleness);
@@ -248,6 +121,7 @@ impl PolicyPublisher {
                 if let Some(newer) = self.prepare(documents, &mut logged).await {
                     // Until the new policies are in force, the old ones need what they needed.
                     self.state.follow(&in_force.or(&newer.prepared.needs));
+                    self.status.waits(newer.id.clone());
                     waiting = Some(newer);
                 } else if let Some(older) = &mut waiting {
                     // The last good policies come into force, although they have not been yet.
@@ -267,15 +141,13 @@ impl PolicyPublisher {
         let count = policies.set.len();
         let retired = self.published.publish(policies);
         tasks::spawn(&tokio::runtime::Handle::current(), freed(retired));
+        let digest = valid.id.digest.clone().unwrap_or_default();
         if valid.is_current {
-            self.status.published(count);
+            self.status.published(valid.id);
         } else {
-            self.status.published_last_good(count);
+            self.status.published_last_good(valid.id);
         }
-        tracing::info!(policies = count, "admission policies applied");
-        if let (Some(keep), Some(originals)) = (&self.keep, valid.originals) {
-            keep(originals);
-        }
+        tracing::info!(policies = count, %digest, "admission policies applied");
         self.state.follow(&needs);
         needs
     }
@@ -287,41 +159,61 @@ impl PolicyPublisher {
         let _ = tokio::time::timeout(PARAMS_LIMIT, self.state.params_listed()).await;
     }
 
-    /// Compiles a set in the background. `None` if it is invalid.
+    /// Compiles a set in the background, and keeps it if it is the newest of its source. `None` if it is invalid.
     async fn prepare(
         &self,
         documents: PolicyDocuments,
         logged: &mut LoggedFindings,
     ) -> Option<ValidSet> {
         let fidelity = self.fidelity;
-        let is_current = !documents.are_last_good;
+        let is_current = documents.last_good.is_none();
         // Those of the last good set are kept already.
         let is_kept = self.keep.is_some() && is_current;
         let originals = is_kept.then(|| documents.documents.clone());
-        let prepared = background::run(move || prepare(documents, fidelity)).await;
-        match prepared {
-            Ok(Ok(prepared)) => {
+        let preparing = move || {
+            let id = id_of(&documents);
+            prepare(documents, fidelity).map(|prepared| (prepared, id))
+        };
+        let why = match background::run(preparing).await {
+            Ok(Ok((prepared, mut id))) => {
                 logged.log(&prepared.findings);
-                Some(ValidSet {
+                if let (Some(keep), Some(originals)) = (&self.keep, originals) {
+                    keep(originals);
+                }
+                id.policies = prepared.policies.set.len();
+                return Some(ValidSet {
                     prepared,
-                    originals,
+                    id,
                     is_current,
-                })
+                });
             }
             Ok(Err(findings)) => {
-                self.status.rejected();
                 logged.log(&findings);
-                tracing::error!(
-                    "the admission policies are invalid; the last good ones stay in force"
-                );
-                None
+                summary(&findings)
             }
-            Err(error) => {
-                tracing::error!(%error, "the admission policies cannot be compiled; the last good ones stay in force");
-                self.status.rejected();
-                None
-            }
-        }
+            Err(error) => format!("they cannot be compiled: {error}"),
+        };
+        let digest = self.status.digest().unwrap_or_default();
+        tracing::error!(
+            %why, %digest,
+            "the admission policies are invalid; the last good ones stay in force"
+        );
+        self.status.rejected(why);
+        None
+    }
+}
+
+/// What health checks call a set. Of an API, which names revisions and not digests, there is no digest.
+fn id_of(documents: &PolicyDocuments) -> ValidSetId {
+    let last_good = documents.last_good.as_ref();
+    let digest = match last_good {
+        Some(origin) => Some(origin.digest.clone()),
+        None => (documents.are_files).then(|| documents_digest(&documents.documents)),
+    };
+    ValidSetId {
+        policies: 0,
+        digest,
+        kept_at: last_good.map(|origin| origin.saved_at),
     }
 }
 
@@ -356,66 +248,5 @@ impl LoggedFindings {
             now.insert(text);
         }
         self.0 = now;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_status_says_since_when_policies_are_behind_and_why() {
-        let clock = Clock::manual(Time::ZERO);
-        let status = PublishingStatus::new(clock.clone(), || Duration::ZERO);
-        clock.advance(Duration::from_secs(3));
-        let problem = "not up to date for 3 s; no policies are in force yet, and requests that may be subject to them wait";
-        assert_eq!(status.problem().as_deref(), Some(problem));
-        status.published(2);
-        assert_eq!(
-            (status.age(), status.problem(), status.policies()),
-            (Duration::ZERO, None, 2)
-        );
-        status.received();
-        status.rejected();
-        clock.advance(Duration::from_secs(4));
-        let problem = "invalid for 4 s; the last good policies stay in force";
-        assert_eq!(status.problem().as_deref(), Some(problem));
-        assert_eq!(status.policies(), 2);
-        status.published(1);
-        assert_eq!(status.problem(), None);
-    }
-
-    #[test]
-    fn last_good_policies_in_force_do_not_hide_that_the_source_is_invalid() {
-        let clock = Clock::manual(Time::ZERO);
-        let status = PublishingStatus::new(clock.clone(), || Duration::ZERO);
-        clock.advance(Duration::from_secs(3));
-        status.published_last_good(2);
-        let problem = "invalid for 3 s; the last good policies stay in force";
-        assert_eq!(status.problem().as_deref(), Some(problem));
-        assert_eq!((status.policies(), status.staleness()), (2, None));
-        status.received();
-        status.rejected();
-        assert_eq!(status.problem().as_deref(), Some(problem));
-        status.published(1);
-        assert_eq!(status.problem(), None);
-    }
-
-    #[test]
-    fn until_a_set_is_published_its_age_counts_from_the_change() {
-        let clock = Clock::manual(Time::ZERO);
-        let behind = Arc::new(Mutex::new(Duration::ZERO));
-        let source = Arc::clone(&behind);
-        let status = PublishingStatus::new(clock.clone(), move || *lock(&source));
-        status.published(1);
-        // The source could not be read for ten minutes. What it yields then is not published at once.
-        clock.advance(Duration::from_secs(600));
-        *lock(&behind) = Duration::from_secs(600);
-        status.received();
-        *lock(&behind) = Duration::ZERO;
-        clock.advance(Duration::from_secs(2));
-        assert_eq!(status.age(), Duration::from_secs(602));
-        status.published(2);
-        assert_eq!(status.age(), Duration::ZERO);
     }
 }

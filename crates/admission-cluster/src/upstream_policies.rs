@@ -218,7 +218,7 @@ impl PolicySource for UpstreamPolicies {
             documents,
             findings: Vec::new(),
             are_files: false,
-            are_last_good: false,
+            last_good: None,
         }
     }
 }

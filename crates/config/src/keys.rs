@@ -436,7 +436,7 @@ keys! {
     /// What the gateway keeps for its next start.
     "state";
     /// The directory of the last good policies: those that came into force last from flowControl.policies.directory, from the
-    /// upstream with mode: sidecar, from the store with mode: standalone and overlay, and from admission.policies.files. The gateway starts with them if their source has
+    /// upstream with mode: sidecar, from the store with mode: standalone and overlay, and the last valid ones of admission.policies.files. The gateway starts with them if their source has
     /// errors then, or an upstream or a store does not respond, says so in its log, in /readyz?verbose and with
     /// fairgate_policy_synced and fairgate_admission_synced, and goes on to follow the source. A source without errors always wins,
     /// however little it has. Without this directory the gateway does not start with policies that have errors; with those of

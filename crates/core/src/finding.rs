@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// How many characters of an error a [`summary`] has.
+const MAX_SUMMARY: usize = 400;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -90,6 +93,22 @@ impl fmt::Display for Finding {
     }
 }
 
+/// The first error in one line of bounded length, and how many more there are: for a health check. The log has all.
+pub fn summary(findings: &[Finding]) -> String {
+    let mut errors = findings.iter().filter(|finding| finding.is_error());
+    let Some(first) = errors.next() else {
+        return "the log says why".to_owned();
+    };
+    let text = first.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let is_control = |c: char| if c.is_control() { ' ' } else { c };
+    let line: String = text.chars().map(is_control).take(MAX_SUMMARY).collect();
+    match errors.count() {
+        0 => line,
+        more => format!("{line} (and {more} more)"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +154,26 @@ mod tests {
             "error: flows.yaml, document 2: spec.rules: Required value: subjects must contain at \
              least one value; add a subject"
         );
+    }
+
+    #[test]
+    fn a_summary_is_one_line_of_bounded_length() {
+        let error = |message: String| {
+            let finding = Finding::without_object(Severity::Error, "a.yaml", message, "correct it");
+            finding.in_field("spec.type")
+        };
+        let long = error(format!("one\ntwo {}", "x".repeat(9999)));
+        let warning = Finding {
+            severity: Severity::Warning,
+            ..finding()
+        };
+        let text = summary(&[warning, long, error("too".to_owned())]);
+        assert!(text.starts_with("a.yaml: spec.type: one two xxx"), "{text}");
+        assert!(
+            text.ends_with("xxx (and 1 more)") && text.len() < 500,
+            "{text}"
+        );
+        assert_eq!(summary(&[]), "the log says why");
     }
 
     #[test]

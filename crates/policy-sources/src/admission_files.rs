@@ -115,7 +115,7 @@ fn documents(snapshot: Snapshot) -> PolicyDocuments {
         documents: raw.documents,
         findings: raw.findings,
         are_files: true,
-        are_last_good: false,
+        last_good: None,
     }
 }
 

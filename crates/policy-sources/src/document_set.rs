@@ -19,8 +19,17 @@ pub struct PolicyDocuments {
     /// Whether the documents are files: they have not been validated, and their policies may evaluate admission policies,
     /// too. Objects of an API are taken as they are.
     pub are_files: bool,
-    /// Whether these are the last good ones of files that have errors now.
-    pub are_last_good: bool,
+    /// When these were kept, if they are the last good ones of files that have errors now.
+    pub last_good: Option<LastGoodOrigin>,
+}
+
+/// Which last good set documents are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastGoodOrigin {
+    /// `sha256:` and the digest of the documents.
+    pub digest: String,
+    /// When the set last came into force, in seconds since 1970.
+    pub saved_at: u64,
 }
 
 /// All `FlowSchema`s and levels of a source at one moment, parsed.

@@ -156,7 +156,7 @@ impl LastGoodFile {
         if content.source != self.source {
             return Err(unusable(format!("it is of {}", content.source)));
         }
-        if digest(&content.documents) != content.digest {
+        if documents_digest(&content.documents) != content.digest {
             let why = "its digest is not that of its documents".to_owned();
             return Err(unusable(why));
         }
@@ -186,7 +186,7 @@ impl LastGoodFile {
             kind: KIND.to_owned(),
             source: self.source.clone(),
             saved_at: now,
-            digest: digest(documents),
+            digest: documents_digest(documents),
             documents,
         };
         let text = serde_json::to_vec(&content).map_err(|error| LastGoodError::Unusable {
@@ -303,11 +303,12 @@ fn io_error(path: &Path, source: io::Error) -> LastGoodError {
     }
 }
 
-/// The digest of documents.
-fn digest(documents: &[PolicyDocument]) -> String {
+/// `sha256:` and the digest of documents, as it is kept with them. Costs some microseconds for each document.
+pub fn documents_digest(documents: &[PolicyDocument]) -> String {
+    let mut hash = Sha256::new();
     // Values of JSON, whose members are in a fixed order, can always be written.
-    let text = serde_json::to_vec(documents).unwrap_or_default();
-    format!("sha256:{}", hexadecimal(&Sha256::digest(text)))
+    let _ = serde_json::to_writer(&mut hash, documents);
+    format!("sha256:{}", hexadecimal(&hash.finalize()))
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -25,6 +25,8 @@ mod stored_documents;
 pub use admission_files::AdmissionFiles;
 pub use admission_store::AdmissionStore;
 pub use document::PolicyDocument;
-pub use document_set::{DocumentSet, Originals, PolicyDocuments, PolicySource, Revision};
-pub use last_good::{LastGoodError, LastGoodFile, LastGoodSet, PolicyArea};
+pub use document_set::{
+    DocumentSet, LastGoodOrigin, Originals, PolicyDocuments, PolicySource, Revision,
+};
+pub use last_good::{LastGoodError, LastGoodFile, LastGoodSet, PolicyArea, documents_digest};
 pub use logging::log_finding;

@@ -29,11 +29,12 @@ use fairgate_apihttp::authorize::Authorizer;
 use fairgate_apiserver::GatewayAdmission;
 use fairgate_base::{clock::Clock, tasks};
 use fairgate_config::{AdmissionReads, AdmissionSource, Config};
+use fairgate_core::finding::summary;
 use fairgate_objects::kind::Kind;
 use fairgate_observe::{GatewayMetrics, HealthChecks, Telemetry, catalogue};
 use fairgate_policy_sources::{
-    AdmissionFiles, AdmissionStore, Originals, PolicyArea, PolicyDocument, PolicyDocuments,
-    PolicySource, log_finding,
+    AdmissionFiles, AdmissionStore, LastGoodOrigin, Originals, PolicyArea, PolicyDocument,
+    PolicyDocuments, PolicySource, log_finding,
 };
 use fairgate_upstream::{access_review::AccessReviews, client::ApiClient};
 
@@ -234,7 +235,10 @@ impl AdmissionPolicies {
     pub(super) fn add_health_check(&self, checks: HealthChecks) -> HealthChecks {
         let (status, state) = (Arc::clone(&self.status), Arc::clone(&self.state));
         checks.note("admission", move || {
-            status.problem().or_else(|| state.problem())
+            match (status.problem(), state.problem()) {
+                (Some(policies), Some(cluster)) => Some(format!("{policies}; {cluster}")),
+                (policies, cluster) => policies.or(cluster),
+            }
         })
     }
 
@@ -318,7 +322,10 @@ fn usable_files(
         documents: documents.collect(),
         findings: Vec::new(),
         are_files: true,
-        are_last_good: true,
+        last_good: Some(LastGoodOrigin {
+            digest: digest.clone(),
+            saved_at: set.saved_at,
+        }),
     };
     if let Err(errors) = prepare(documents.clone(), fidelity) {
         errors.iter().for_each(log_finding);
@@ -326,7 +333,7 @@ fn usable_files(
         return Err(ServeError::Policies(findings));
     }
     tracing::warn!(
-        source = name, %digest, age = format!("{age}s"),
+        source = name, why = summary(&findings), %digest, age = format!("{age}s"),
         "the last good admission policies are in force until their files have no errors"
     );
     Ok(Some(documents))

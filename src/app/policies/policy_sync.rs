@@ -4,14 +4,11 @@ use std::sync::Arc;
 
 use fairgate_base::clock::Clock;
 use fairgate_core::{
-    finding::Finding,
+    finding::{Finding, summary},
     sync::{Mutex, lock},
     time::Time,
 };
 use fairgate_observe::{HealthChecks, Telemetry, catalogue};
-
-/// How many characters of an error are shown; the log has all.
-const MAX_ERROR: usize = 400;
 
 /// Whether the policy in force is that of its source.
 #[derive(Debug)]
@@ -142,22 +139,6 @@ impl PolicySync {
     }
 }
 
-/// The first error, in one line, and how many more there are.
-fn summary(findings: &[Finding]) -> String {
-    let mut errors = findings.iter().filter(|finding| finding.is_error());
-    let Some(first) = errors.next() else {
-        return "the log says why".to_owned();
-    };
-    let text = first.to_string();
-    let text = text.strip_prefix("error: ").unwrap_or(&text);
-    let is_control = |c: char| if c.is_control() { ' ' } else { c };
-    let line: String = text.chars().map(is_control).take(MAX_ERROR).collect();
-    match errors.count() {
-        0 => line,
-        more => format!("{line} (and {more} more)"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -185,19 +166,6 @@ mod tests {
         assert!(sync.problem().is_some());
         sync.in_sync();
         assert_eq!(sync.problem(), None);
-    }
-
-    #[test]
-    fn an_error_is_one_line_of_bounded_length() {
-        let text = summary(&[
-            error(&format!("one\ntwo {}", "x".repeat(9999))),
-            error("too"),
-        ]);
-        assert!(text.starts_with("a.yaml: spec.type: one two xxx"), "{text}");
-        assert!(
-            text.ends_with("xxx (and 1 more)") && text.len() < 500,
-            "{text}"
-        );
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn prepared(objects: &[Value], are_files: bool) -> Result<PreparedPolicies, Vec<
             .collect(),
         findings: Vec::new(),
         are_files,
-        are_last_good: false,
+        last_good: None,
     };
     prepare(documents, Fidelity::Completed)
 }

@@ -272,7 +272,7 @@ async fn policies_that_are_replaced_by_an_invalid_set_are_used_for_a_limited_tim
         documents: Vec::<PolicyDocument>::new(),
         findings,
         are_files: true,
-        are_last_good: false,
+        last_good: None,
     };
     send.send(set(Vec::new())).unwrap();
     policies.until_usable(0).await;
