@@ -5,7 +5,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::TcpListener,
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::Arc,
 };
 
@@ -122,6 +122,70 @@ fn https_to_an_upstream_that_serves_http_is_called_that() {
             "{url}: it does not speak TLS; check the port, or write http:// in upstream.url if the server has no TLS"
         )
     );
+}
+
+/// Waits for the line of `/readyz` about the upstream, which the gateway's own requests find out, and for the same in the log.
+#[track_caller]
+fn speaks_tls(gateway: &GatewayProcess, url: &str) {
+    let problem = format!(
+        "{url}: the server speaks TLS; write https:// in upstream.url, with upstream.caFile"
+    );
+    wait_until("it is shown", || {
+        let ready = gateway.admin_get("/readyz?verbose");
+        ready.contains(&format!("\n[!]upstream: {problem}\n"))
+    });
+    let logged = format!("requests to the upstream fail error={problem}");
+    gateway.wait_for_log(&logged, 1);
+}
+
+#[test]
+fn http_to_an_upstream_that_speaks_tls_is_called_that() {
+    let authority = Authority::new("test root");
+    // This one answers with an alert.
+    let upstream = with_certificate(&authority, &Leaf::named("127.0.0.1"));
+    let url = format!("http://{}", upstream.address);
+    let gateway = before(&url, &authority);
+    speaks_tls(&gateway, &url);
+    assert_eq!(status(&raw(gateway.address, REQUEST)), 503);
+    assert_eq!(gateway.logged("requests to the upstream fail").len(), 1);
+}
+
+#[test]
+fn http_to_a_server_in_go_that_speaks_tls_is_called_that() {
+    let authority = Authority::new("test root");
+    let tls = with_certificate(&authority, &Leaf::named("127.0.0.1"));
+    let url = format!("http://{}", as_in_go(tls.address));
+    let gateway = before(&url, &authority);
+    speaks_tls(&gateway, &url);
+    assert_eq!(status(&raw(gateway.address, REQUEST)), 400);
+    drop(tls);
+}
+
+/// A server before `tls` that answers requests without TLS as Go's does.
+fn as_in_go(tls: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut client = stream.unwrap();
+            let mut beginning = [0; 4096];
+            let length = client.read(&mut beginning).unwrap_or_default();
+            if beginning[0] != 0x16 {
+                let _ = client.write_all(
+                    b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+                );
+                continue;
+            }
+            let Ok(mut server) = TcpStream::connect(tls) else {
+                return;
+            };
+            server.write_all(&beginning[..length]).unwrap();
+            let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            std::thread::spawn(move || std::io::copy(&mut client, &mut server));
+        }
+    });
+    address
 }
 
 #[test]

@@ -44,6 +44,7 @@ use crate::{
     dial::{HttpVersion, IDLE_TIMEOUT, MAX_IDLE_CONNECTIONS, PING_INTERVAL, PING_TIMEOUT},
     dial_error::DialError,
     target::{GivenUp, TargetDialer, UpstreamTarget},
+    tls_in_place_of_http::{expects_tls, may_expect_tls},
 };
 use fairgate_base::socket::Socket;
 
@@ -191,8 +192,35 @@ impl ApiClient {
         let response = timeout(HEAD_TIMEOUT, self.0.http.request(request)).await;
         let response = response
             .map_err(|_elapsed| RequestError::TimedOut)?
-            .map_err(|error| failed(&error))?;
-        Ok(response.map(|inner| ResponseBody { inner, unproven }))
+            .map_err(|error| failed(&error));
+        self.check_scheme(&response).await?;
+        Ok(response?.map(|inner| ResponseBody { inner, unproven }))
+    }
+
+    /// Looks whether the server speaks TLS although the URL says `http://`, if a response makes that likely.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::Connect`] if it does. Of several servers each is asked by the client that probes it.
+    async fn check_scheme(
+        &self,
+        response: &Result<Response<Incoming>, RequestError>,
+    ) -> Result<(), RequestError> {
+        let UpstreamTarget::One(endpoint) = &self.0.target else {
+            return Ok(());
+        };
+        let is_likely = match response {
+            Ok(response) => may_expect_tls(response.status(), response.headers()),
+            Err(error) => matches!(error, RequestError::Lost { .. }),
+        };
+        if is_likely && let Some(error) = expects_tls(endpoint).await {
+            let reason = error.to_string().into();
+            return Err(RequestError::Connect { reason });
+        }
+        if response.is_ok() && endpoint.note_tls(false) {
+            tracing::info!(upstream = %endpoint.url(), "the upstream answers requests without TLS");
+        }
+        Ok(())
     }
 
     /// Gets what is at `path`, with its query, in the format `accept`. Returns the status, whatever it is, and the body,

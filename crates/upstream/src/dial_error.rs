@@ -36,6 +36,12 @@ pub enum DialError {
         /// What happened, and what to do.
         problem: Arc<str>,
     },
+    /// The server speaks TLS, and the URL says `http://`. A connection could be opened, but no request is answered.
+    #[error("{url}: the server speaks TLS; write https:// in upstream.url, with upstream.caFile")]
+    ExpectsTls {
+        /// The upstream: scheme, host and port.
+        url: Arc<str>,
+    },
     /// It took longer than the endpoint's time-out.
     #[error(
         "{url}: no connection within timeouts.upstreamConnect; check that the API server runs, and firewalls in between"

@@ -1,6 +1,13 @@
 //! Where the upstream is.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use arc_swap::ArcSwapOption;
 use http::{
@@ -25,6 +32,8 @@ pub struct Endpoint {
     connect_timeout: Duration,
     /// Why the last attempt to open a connection failed.
     failure: Arc<ArcSwapOption<DialError>>,
+    /// Whether the server speaks TLS although this has none. Connections can be opened then, so `failure` is none.
+    expects_tls: Arc<AtomicBool>,
 }
 
 /// The default time-out of connecting: 5 s.
@@ -46,6 +55,7 @@ impl Endpoint {
             tls,
             connect_timeout: CONNECT_TIMEOUT,
             failure: Arc::default(),
+            expects_tls: Arc::default(),
         }
     }
 
@@ -58,6 +68,7 @@ impl Endpoint {
             url: format!("{scheme}://{} ({address})", self.authority).into(),
             fixed: Some(address),
             failure: Arc::default(),
+            expects_tls: Arc::default(),
             ..self.clone()
         }
     }
@@ -81,11 +92,23 @@ impl Endpoint {
         &self.url
     }
 
-    /// Why the last attempt to open a connection failed; `None` if it succeeded, and before the first.
+    /// Why the last attempt to open a connection failed, or why no request is answered on one; `None` if it succeeded, and before
+    /// the first.
     ///
     /// Connections that are open may go on meanwhile.
     pub fn problem(&self) -> Option<Arc<DialError>> {
-        self.failure.load_full()
+        let failure = self.failure.load_full();
+        failure.or_else(|| {
+            let url = Arc::clone(&self.url);
+            let expects_tls = self.expects_tls.load(Ordering::Relaxed);
+            expects_tls.then(|| Arc::new(DialError::ExpectsTls { url }))
+        })
+    }
+
+    /// Notes whether the server speaks TLS although this has none; returns whether that is news.
+    pub(crate) fn note_tls(&self, expects_tls: bool) -> bool {
+        self.expects_tls.load(Ordering::Relaxed) != expects_tls
+            && self.expects_tls.swap(expects_tls, Ordering::Relaxed) != expects_tls
     }
 
     /// Notes how an attempt to open a connection ended.

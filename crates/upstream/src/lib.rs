@@ -35,4 +35,5 @@ pub mod server_monitor;
 pub mod servers;
 pub mod target;
 pub mod tls;
+mod tls_in_place_of_http;
 pub mod token_review;
