@@ -74,6 +74,118 @@ fn what_evaluates_nothing_is_told_and_is_no_success() {
     );
 }
 
+/// A FlowSchema with this resource rule, to this level.
+fn flow(level: &str, verbs: &str, group: &str, resource: &str) -> String {
+    format!(
+        "apiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: FlowSchema\nmetadata: {{name: f}}\nspec:\n  priorityLevelConfiguration: {{name: {level}}}\n  matchingPrecedence: 500\n  rules:\n  - subjects: [{{kind: User, user: {{name: a}}}}]\n    resourceRules: [{{verbs: [{verbs}], apiGroups: ['{group}'], resources: [{resource}], namespaces: ['*']}}]\n"
+    )
+}
+
+#[test]
+fn names_in_rules_of_flow_control_that_match_nothing_are_told_with_what_to_write() {
+    for (verbs, group, resource, code, field, told) in [
+        (
+            "get",
+            "",
+            "Pods",
+            0,
+            "spec.rules[0].resourceRules[0].resources: ",
+            "Kubernetes has no resource \"Pods\": the rule matches nothing; write pods\n",
+        ),
+        (
+            "get",
+            "apps/v1",
+            "deployments",
+            0,
+            "spec.rules[0].resourceRules[0].apiGroups: ",
+            "\"apps/v1\" is no group: the rule matches nothing; write \"apps\", without a version\n",
+        ),
+        (
+            "get",
+            "",
+            "deployments",
+            0,
+            "spec.rules[0].resourceRules[0].resources: ",
+            "; write the group \"apps\"\n",
+        ),
+        (
+            "GET, POST",
+            "",
+            "pods",
+            1,
+            "spec.rules[0].resourceRules[0].verbs: ",
+            "; write get, create\n",
+        ),
+        ("lst", "", "pods", 1, "verbs: ", "; use one of them\n"),
+    ] {
+        let text = flow("workload-low", verbs, group, resource);
+        let files = Files::new(&[("f.yaml", &text)]);
+        let (exit, out, err) = run(&files.0, &["check", "--policies", "f.yaml"]);
+        assert_eq!(exit, code, "{out}{err}");
+        assert!(err.contains(field) && err.contains(told), "{told}: {err}");
+        assert_eq!(err.matches("FlowSchema \"f\"").count(), 1, "{err}");
+    }
+    let text = flow("workload-low", "get", "apps", "deployments");
+    let files = Files::new(&[("f.yaml", &text)]);
+    let (_, _, err) = run(&files.0, &["check", "--policies", "f.yaml"]);
+    assert_eq!(err, "usable: 0 errors, 0 warnings\n");
+}
+
+#[test]
+fn a_misspelt_kind_is_one_error() {
+    let level = "apiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: PriorityLevelConfiguraton\nmetadata: {name: own}\nspec: {type: Exempt}\n---\n";
+    let rules = "{resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}";
+    let binding = "---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: b}\nspec: {policyName: p, validationActions: [Deny]}\n";
+    let policy = policy("p", rules, "true") + binding;
+    let files = Files::new(&[
+        (
+            "level.yaml",
+            &(level.to_owned() + &flow("own", "get", "", "pods")),
+        ),
+        (
+            "policy.yaml",
+            &policy.replace(
+                "kind: ValidatingAdmissionPolicy\n",
+                "kind: ValidatingAdmisionPolicy\n",
+            ),
+        ),
+        (
+            "version.yaml",
+            &policy.replacen("k8s.io/v1\n", "k8s.io/v1beta7\n", 1),
+        ),
+        (
+            "binding.yaml",
+            &policy.replace("PolicyBinding", "PolicyBindng"),
+        ),
+    ]);
+    for (argument, file) in [
+        ("--policies", "level.yaml"),
+        ("--admission", "policy.yaml"),
+        ("--admission", "version.yaml"),
+        ("--admission", "binding.yaml"),
+    ] {
+        let (code, _, err) = run(&files.0, &["check", argument, file]);
+        assert_eq!(code, 1, "{file}: {err}");
+        assert!(
+            err.ends_with("not usable: 1 error, 0 warnings\n"),
+            "{file}: {err}"
+        );
+    }
+}
+
+#[test]
+fn a_kind_of_params_that_no_server_has_is_told() {
+    let rules = "{resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}";
+    let text = policy("p", rules, "params != null").replace(
+        "spec:",
+        "spec:\n  paramKind: {apiVersion: v1, kind: Configmap}",
+    );
+    let files = Files::new(&[("p.yaml", &text)]);
+    let (_, _, err) = run(&files.0, &["check", "--admission", "p.yaml"]);
+    let told = "spec.paramKind.kind: Kubernetes has no kind \"Configmap\" in v1; write ConfigMap\n";
+    assert!(err.contains(told), "{err}");
+}
+
 #[test]
 fn what_fails_for_some_objects_is_told() {
     let rules = |operations: &str| {

@@ -25,6 +25,8 @@ pub(super) struct PolicyBundle {
     pub(super) bindings: NamedObjects,
     /// The policies that bindings name.
     bound: HashSet<String>,
+    /// The names of objects that were left out, because their kind or version is wrong.
+    left_out: HashSet<String>,
 }
 
 /// Objects of a kind, each name once, in the order of the files.
@@ -80,7 +82,12 @@ impl PolicyBundle {
             let known = kinds.into_iter().find(|kind| kind.kind == object.kind());
             let Some(kind) = known.filter(|_| group == GROUP) else {
                 match misspelt_kind(&object) {
-                    Some(misspelt) => findings.push(misspelt),
+                    Some(misspelt) => {
+                        self.left_out.insert(object.name().to_owned());
+                        // A binding says which policy it is for, whatever its kind.
+                        self.bind(&object);
+                        findings.push(misspelt);
+                    }
                     None => others.push(object),
                 }
                 continue;
@@ -89,6 +96,8 @@ impl PolicyBundle {
                 let message = format!("version {version:?} is not served by Kubernetes any more");
                 let remedy = "write admissionregistration.k8s.io/v1, which has the same fields";
                 findings.push(object.error("apiVersion", message, remedy));
+                self.left_out.insert(object.name().to_owned());
+                self.bind(&object);
                 continue;
             }
             let object = checked(kind, object, findings);
@@ -104,13 +113,25 @@ impl PolicyBundle {
                 findings.push(object.error("metadata.name", message, remedy));
                 continue;
             }
+            of_kind.push(object.clone());
             if !is_policy {
-                let policy = object.text(&["spec", "policyName"]);
-                self.bound.insert(policy.to_owned());
+                self.bind(&object);
             }
-            of_kind.push(object);
         }
         others
+    }
+
+    /// Notes the policy that a binding names.
+    fn bind(&mut self, binding: &FileObject) {
+        let policy = binding.text(&["spec", "policyName"]);
+        if !policy.is_empty() {
+            self.bound.insert(policy.to_owned());
+        }
+    }
+
+    /// Whether an object of this name was left out because of an error, which has been reported.
+    pub(super) fn is_left_out(&self, name: &str) -> bool {
+        self.left_out.contains(name)
     }
 
     /// The policy of this name.

@@ -38,6 +38,7 @@ use std::io;
 use clap::Subcommand;
 
 pub use command::{CommandOutcome, CommandStreams, OutputFormat};
+pub use resource_names::{MisspeltName, misspelt_names};
 pub use review::review;
 pub use text::write_finding;
 

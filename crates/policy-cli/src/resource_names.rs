@@ -3,41 +3,139 @@
 use serde_json::Value;
 
 use crate::documents::{FileObject, items};
-use fairgate_admission::built_in_resources;
+use fairgate_admission::{BuiltInResource, built_in_resources};
 use fairgate_core::finding::Finding;
 
 /// The API group in which Kubernetes up to 1.21 served what is in other groups since.
 const EXTENSIONS: &str = "extensions";
 
-/// A warning for each such name in the rules of a policy.
+/// The list of groups in a rule.
+const GROUPS: &str = "apiGroups";
+
+/// A name in a rule that is probably not the one that was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MisspeltName {
+    /// The list of the rule in which it is: `apiGroups` or `resources`.
+    pub list: &'static str,
+    /// What is wrong with it.
+    pub message: String,
+    /// What to write.
+    pub remedy: String,
+}
+
+/// A warning for each such name in the rules of a policy, and in its kind of params.
 pub(super) fn warnings(policy: &FileObject) -> Vec<Finding> {
-    let constraints = &policy.value["spec"]["matchConstraints"];
+    let spec = &policy.value["spec"];
+    let constraints = &spec["matchConstraints"];
     let mut found = Vec::new();
+    if let Some((field, message, remedy)) = param_kind_problem(&spec["paramKind"]) {
+        found.push(policy.warning(&format!("spec.paramKind.{field}"), message, remedy));
+    }
     for list in ["resourceRules", "excludeResourceRules"] {
         for (index, rule) in items(&constraints[list]).enumerate() {
-            let at = format!("spec.matchConstraints.{list}[{index}]");
-            let groups: Vec<&str> = items(&rule["apiGroups"])
-                .filter_map(Value::as_str)
-                .collect();
-            if groups == [EXTENSIONS] {
-                let message = "no server since Kubernetes 1.22 has this group";
-                let remedy = "write apps for deployments, daemonsets and replicasets, and networking.k8s.io for ingresses and networkpolicies";
-                found.push(policy.warning(&format!("{at}.apiGroups"), message, remedy));
-            }
-            for group in groups.iter().filter(|group| group.contains('/')) {
-                let name = group.split('/').next().unwrap_or_default();
-                let message = format!("{group:?} is no group: the rule matches nothing");
-                let remedy = format!("write {name:?}; versions are in apiVersions");
-                found.push(policy.warning(&format!("{at}.apiGroups"), message, &remedy));
-            }
-            for name in items(&rule["resources"]).filter_map(Value::as_str) {
-                if let Some((message, remedy)) = problem(&groups, name) {
-                    found.push(policy.warning(&format!("{at}.resources"), message, &remedy));
-                }
+            let texts = |list| items(&rule[list]).filter_map(Value::as_str).collect();
+            let (groups, resources): (Vec<&str>, Vec<&str>) =
+                (texts("apiGroups"), texts("resources"));
+            for name in misspelt_names(&groups, &resources) {
+                let MisspeltName {
+                    list: part,
+                    message,
+                    remedy,
+                } = name;
+                let field = format!("spec.matchConstraints.{list}[{index}].{part}");
+                found.push(policy.warning(&field, message, remedy));
             }
         }
     }
     found
+}
+
+/// The names of groups and resources in one rule, of an admission policy or of flow control, that are probably not those that were
+/// meant.
+pub fn misspelt_names(groups: &[&str], resources: &[&str]) -> Vec<MisspeltName> {
+    let mut found = Vec::new();
+    let mut push = |list, message, remedy| {
+        found.push(MisspeltName {
+            list,
+            message,
+            remedy,
+        });
+    };
+    if groups == [EXTENSIONS] {
+        let message = "no server since Kubernetes 1.22 has this group".to_owned();
+        let remedy = "write apps for deployments, daemonsets and replicasets, and networking.k8s.io for ingresses and networkpolicies";
+        push(GROUPS, message, remedy.to_owned());
+    }
+    for group in groups.iter().filter(|group| group.contains('/')) {
+        let message = format!("{group:?} is no group: the rule matches nothing");
+        // An admission policy names versions beside, a rule of flow control is for all.
+        let remedy = format!("write {:?}, without a version", without_version(group));
+        push(GROUPS, message, remedy);
+    }
+    // So that a group with a version is one mistake.
+    let groups: Vec<&str> = groups.iter().map(|group| without_version(group)).collect();
+    for name in resources {
+        if let Some((message, remedy)) = problem(&groups, name) {
+            push("resources", message, remedy);
+        }
+    }
+    found
+}
+
+fn without_version(group: &str) -> &str {
+    group.split('/').next().unwrap_or_default()
+}
+
+/// What is wrong with a kind of params, if no server has it: the field, what it is, and what to do.
+fn param_kind_problem(param_kind: &Value) -> Option<(&'static str, String, String)> {
+    let api_version = param_kind["apiVersion"].as_str()?;
+    let kind = param_kind["kind"].as_str()?;
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let all = built_in_resources();
+    let mut of_group = all.iter().filter(|one| one.group == group);
+    if of_group
+        .clone()
+        .any(|one| one.kind == kind && one.version == version)
+    {
+        return None;
+    }
+    let unknown = format!("Kubernetes has no kind {kind:?} in {api_version}");
+    let is_meant = |one: &&BuiltInResource| {
+        one.kind.eq_ignore_ascii_case(kind)
+            || one.plural.eq_ignore_ascii_case(kind)
+            || differs_by_one(one.kind, kind)
+    };
+    if let Some(one) = of_group.find(is_meant) {
+        return Some(if one.kind == kind {
+            (
+                "apiVersion",
+                unknown,
+                format!("write {}", shown_version(one)),
+            )
+        } else {
+            ("kind", unknown, format!("write {}", one.kind))
+        });
+    }
+    // The groups of custom resources have a dot, and other kinds than Kubernetes'.
+    if group.contains('.') && !is_of_kubernetes(group) {
+        return None;
+    }
+    let remedy = match all.iter().find(is_meant) {
+        Some(one) => format!(
+            "write apiVersion: {} and kind: {}",
+            shown_version(one),
+            one.kind
+        ),
+        None => "write apiVersion and kind of the objects as kubectl prints them".to_owned(),
+    };
+    Some(("apiVersion", unknown, remedy))
+}
+
+fn shown_version(one: &BuiltInResource) -> String {
+    match one.group {
+        "" => one.version.to_owned(),
+        group => format!("{group}/{}", one.version),
+    }
 }
 
 /// What is wrong with the name of a resource in these groups, and what to do.
@@ -71,14 +169,19 @@ fn problem(groups: &[&str], name: &str) -> Option<(String, String)> {
         }
         (None, true) => return None,
     };
-    let mut everywhere = built_in_resources().iter();
-    let elsewhere = everywhere.find(|one| one.plural == main);
+    let everywhere = || built_in_resources().iter();
+    let elsewhere = everywhere().find(|one| one.plural == main);
+    let similar = everywhere()
+        .find(|one| one.plural.eq_ignore_ascii_case(main) || one.kind.eq_ignore_ascii_case(main));
     let remedy = match (meant, elsewhere) {
         (Some(one), _) => {
             let separator = if subresource.is_empty() { "" } else { "/" };
             format!("write {}{separator}{subresource}", one.plural)
         }
         (None, Some(one)) => format!("write the group {:?}", one.group),
+        (None, None) if let Some(one) = similar => {
+            format!("write {}, and the group {:?}", one.plural, one.group)
+        }
         (None, None) => "write the resource in the plural and in lower case, as in URLs".to_owned(),
     };
     Some((message, remedy))
@@ -107,7 +210,59 @@ fn differs_by_one(one: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_group_with_a_version_is_one_mistake() {
+        let found = misspelt_names(&["apps/v1"], &["Deployments"]);
+        let told: Vec<_> = found.iter().map(|one| (one.list, &*one.remedy)).collect();
+        let expected = [
+            ("apiGroups", "write \"apps\", without a version"),
+            ("resources", "write deployments"),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(misspelt_names(&["apps/v1"], &["deployments"]).len(), 1);
+    }
+
+    #[test]
+    fn kinds_of_params_that_no_server_has_are_told() {
+        let problem = |api_version: &str, kind: &str| {
+            let found = param_kind_problem(&json!({"apiVersion": api_version, "kind": kind}));
+            found.map(|(field, _, remedy)| (field, remedy))
+        };
+        for (api_version, kind, field, remedy) in [
+            ("v1", "Configmap", "kind", "write ConfigMap"),
+            ("v1", "configmaps", "kind", "write ConfigMap"),
+            ("v1", "ConfigMpa", "kind", "write ConfigMap"),
+            ("v2", "ConfigMap", "apiVersion", "write v1"),
+            (
+                "core/v1",
+                "ConfigMap",
+                "apiVersion",
+                "write apiVersion: v1 and kind: ConfigMap",
+            ),
+            ("apps/v1beta9", "Deployment", "apiVersion", "write apps/v1"),
+            (
+                "apps/v1",
+                "Replicas",
+                "apiVersion",
+                "write apiVersion and kind of the objects as kubectl prints them",
+            ),
+        ] {
+            let expected = Some((field, remedy.to_owned()));
+            assert_eq!(problem(api_version, kind), expected, "{api_version} {kind}");
+        }
+        for (api_version, kind) in [
+            ("v1", "ConfigMap"),
+            ("apps/v1", "Deployment"),
+            ("rules.example.com/v1", "ReplicaLimit"),
+            ("gateway.networking.k8s.io/v1", "Gateway"),
+        ] {
+            assert_eq!(problem(api_version, kind), None, "{api_version} {kind}");
+        }
+    }
 
     #[test]
     fn names_that_match_nothing_are_told_with_what_is_probably_meant() {

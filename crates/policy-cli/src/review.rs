@@ -121,7 +121,7 @@ fn review_vital(policy: &FileObject, findings: &mut Vec<Finding>) {
 fn review_binding(binding: &FileObject, bundle: &PolicyBundle, findings: &mut Vec<Finding>) {
     let name = binding.text(&["spec", "policyName"]);
     let Some(policy) = bundle.policy(name) else {
-        if !name.is_empty() {
+        if !name.is_empty() && !bundle.is_left_out(name) {
             let message = format!("there is no policy {name:?}: the binding does nothing");
             let remedy = "correct the name, unless the policy is elsewhere";
             findings.push(binding.warning("spec.policyName", message, remedy));

@@ -5,7 +5,8 @@
 use std::sync::{Arc, LazyLock};
 
 use k8s_openapi::{
-    api::flowcontrol::v1::FlowSchema, apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    api::flowcontrol::v1::{FlowSchema, ResourcePolicyRule},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
 use super::bootstrap::{self, SpecOwner};
@@ -82,6 +83,21 @@ impl CompactFlowSchema {
             rules: PackedRules::new(rules),
             has_pattern: resources.any(|resource| is_pattern(resource)),
         }
+    }
+
+    /// Its resource rules with their fields, such as `spec.rules[0].resourceRules[1]`: for tools that review policies.
+    pub fn resource_rules(&self) -> Vec<(String, ResourcePolicyRule)> {
+        let rules = self.rules.unpack().into_iter().enumerate();
+        let parts = rules.flat_map(|(i, rule)| {
+            let parts = rule.resource_rules.into_iter().flatten().enumerate();
+            parts.map(move |(j, part)| (format!("spec.rules[{i}].resourceRules[{j}]"), part))
+        });
+        parts.collect()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The built-in schemas.

@@ -254,10 +254,10 @@ fn in_matching_order(
         .collect()
 }
 
-/// The names of the levels that have errors, and are not in the set for that.
+/// The names of the levels that have errors, also one in the kind, and are not in the set for that.
 fn invalid_levels(findings: &[Finding]) -> HashSet<String> {
     let of_levels =
-        (findings.iter()).filter(|finding| finding.is_error() && finding.kind == PRIORITY_LEVEL);
+        (findings.iter()).filter(|finding| finding.is_error() && finding.kind != FLOW_SCHEMA);
     of_levels.map(|finding| finding.name.clone()).collect()
 }
 

@@ -32,6 +32,9 @@ pub const VERBS: [&str; 9] = [
     "watch",
 ];
 
+/// What to do about a value that is none of the supported ones.
+const ONE_OF_THEM: &str = "use one of them";
+
 // The limits of kube-apiserver.
 const MAX_PRECEDENCE: i32 = 10_000;
 const MAX_QUEUES: i32 = 10_000_000;
@@ -249,6 +252,16 @@ impl Errors {
     }
 
     fn unsupported<T: Serialize + ?Sized>(&mut self, field: &str, value: &T, known: &[&str]) {
+        self.unsupported_with(field, value, known, ONE_OF_THEM);
+    }
+
+    fn unsupported_with<T: Serialize + ?Sized>(
+        &mut self,
+        field: &str,
+        value: &T,
+        known: &[&str],
+        remedy: &str,
+    ) {
         let quoted: Vec<String> = known.iter().map(|known| format!("{known:?}")).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
         self.push(
@@ -256,7 +269,7 @@ impl Errors {
             FieldErrorType::Unsupported,
             json(value),
             &detail,
-            "use one of them",
+            remedy,
         );
     }
 }

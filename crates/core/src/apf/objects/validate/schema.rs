@@ -5,7 +5,7 @@ use k8s_openapi::api::flowcontrol::v1::{
     ServiceAccountSubject, Subject,
 };
 
-use super::{Errors, MAX_PRECEDENCE, VERBS};
+use super::{Errors, MAX_PRECEDENCE, ONE_OF_THEM, VERBS};
 use fairgate_gotext::names;
 
 use crate::apf::objects::bootstrap;
@@ -279,8 +279,25 @@ fn check_verbs(verbs: &[String], path: &str, errors: &mut Errors) {
         errors,
     );
     if !whole && verbs.iter().any(|verb| !VERBS.contains(&verb.as_str())) {
-        errors.unsupported(&field, verbs, &VERBS);
+        let meant = (verbs.iter())
+            .map(|verb| meant_verb(verb))
+            .collect::<Option<Vec<_>>>();
+        let remedy = meant.map(|meant| format!("write {}", meant.join(", ")));
+        let remedy = remedy.as_deref().unwrap_or(ONE_OF_THEM);
+        errors.unsupported_with(&field, verbs, &VERBS, remedy);
     }
+}
+
+/// The verb that is probably meant: Kubernetes' are in lower case, and named by what they do instead of the method.
+fn meant_verb(verb: &str) -> Option<&'static str> {
+    let lower = verb.to_ascii_lowercase();
+    let meant = match &*lower {
+        "post" => "create",
+        "put" => "update",
+        "head" => "get",
+        other => other,
+    };
+    VERBS.into_iter().find(|known| *known == meant)
 }
 
 /// Checks a set that may be `*`; true if its elements need no further checks.
