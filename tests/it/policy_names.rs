@@ -204,6 +204,26 @@ fn what_fails_for_some_objects_is_told() {
         ),
         ("CREATE", tested, ""),
         (
+            "CREATE",
+            "has(object.metadata.labels) && object.metadata.labels['team'] == 'a'",
+            "it fails when an object has other labels, but not the one that is read",
+        ),
+        (
+            "UPDATE",
+            "has(object.metadata.annotations) && object.metadata.annotations['team'] == 'a'",
+            "it fails when an object has other annotations, but not the one that is read",
+        ),
+        (
+            "CREATE, UPDATE",
+            "oldObject == null || oldObject.metadata.labels['team'] == 'a'",
+            "it fails when an old object has no labels",
+        ),
+        (
+            "CREATE",
+            "oldObject == null || oldObject.metadata.labels['team'] == 'a'",
+            "",
+        ),
+        (
             "DELETE",
             labels,
             "it fails when an object is deleted, since object is null then",
@@ -224,6 +244,35 @@ fn what_fails_for_some_objects_is_told() {
             "{expression}: {err}"
         );
         assert!(err.contains(told), "{expression}: {err}");
+    }
+}
+
+#[test]
+fn what_fails_in_a_variable_or_for_a_template_is_told_where_it_is() {
+    let rules = "{resourceRules: [{apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments]}]}";
+    let variable = policy("p", rules, "variables.team == 'a'").replace(
+        "  validations:",
+        "  variables:\n  - {name: other, expression: '1'}\n  - {name: team, expression: \"object.metadata.labels['team']\"}\n  validations:",
+    );
+    let template = policy(
+        "p",
+        rules,
+        "object.spec.template.metadata.labels['team'] == 'a'",
+    );
+    let files = Files::new(&[("variable.yaml", &variable), ("template.yaml", &template)]);
+    for (file, told) in [
+        (
+            "variable.yaml",
+            "spec.variables[1].expression: it fails when an object has no labels: ",
+        ),
+        (
+            "template.yaml",
+            "spec.validations[0].expression: it fails when a template has other labels, but not the one that is read: ",
+        ),
+    ] {
+        let (_, _, err) = run(&files.0, &["check", "--admission", file]);
+        assert!(err.contains(told), "{file}: {err}");
+        assert_eq!(err.matches("it fails when").count(), 1, "{file}: {err}");
     }
 }
 

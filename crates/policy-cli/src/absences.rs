@@ -15,16 +15,24 @@ struct Absence {
 }
 
 const WRITES: &[&str] = &["CREATE", "UPDATE"];
+const CHANGES: &[&str] = &["UPDATE", "DELETE"];
 
-const ABSENCES: [Absence; 4] = [
+const LABELS: &[&str] = &["object", "metadata", "labels"];
+const ANNOTATIONS: &[&str] = &["object", "metadata", "annotations"];
+const OLD_LABELS: &[&str] = &["oldObject", "metadata", "labels"];
+const OLD_ANNOTATIONS: &[&str] = &["oldObject", "metadata", "annotations"];
+const TEMPLATE_LABELS: &[&str] = &["object", "spec", "template", "metadata", "labels"];
+const TEMPLATE_ANNOTATIONS: &[&str] = &["object", "spec", "template", "metadata", "annotations"];
+
+const ABSENCES: [Absence; 12] = [
     Absence {
-        part: AbsentPart::Labels,
+        part: AbsentPart::Member(LABELS),
         operations: WRITES,
         when: "an object has no labels",
         remedy: "test has(object.metadata.labels) && 'NAME' in object.metadata.labels first, or read object.metadata.?labels[?'NAME'].orValue('')",
     },
     Absence {
-        part: AbsentPart::Annotations,
+        part: AbsentPart::Member(ANNOTATIONS),
         operations: WRITES,
         when: "an object has no annotations",
         remedy: "test has(object.metadata.annotations) && 'NAME' in object.metadata.annotations first, or read object.metadata.?annotations[?'NAME'].orValue('')",
@@ -41,6 +49,55 @@ const ABSENCES: [Absence; 4] = [
         when: "an object is created, since oldObject is null then",
         remedy: "test oldObject != null first, or take CREATE out of the rules",
     },
+    Absence {
+        part: AbsentPart::Keys(LABELS),
+        operations: WRITES,
+        when: "an object has other labels, but not the one that is read",
+        remedy: "test 'NAME' in object.metadata.labels, too, or read object.metadata.?labels[?'NAME'].orValue('')",
+    },
+    Absence {
+        part: AbsentPart::Keys(ANNOTATIONS),
+        operations: WRITES,
+        when: "an object has other annotations, but not the one that is read",
+        remedy: "test 'NAME' in object.metadata.annotations, too, or read object.metadata.?annotations[?'NAME'].orValue('')",
+    },
+    Absence {
+        part: AbsentPart::Member(OLD_LABELS),
+        operations: CHANGES,
+        when: "an old object has no labels",
+        remedy: "test has(oldObject.metadata.labels) && 'NAME' in oldObject.metadata.labels first, or read oldObject.metadata.?labels[?'NAME'].orValue('')",
+    },
+    Absence {
+        part: AbsentPart::Keys(OLD_LABELS),
+        operations: CHANGES,
+        when: "an old object has other labels, but not the one that is read",
+        remedy: "test 'NAME' in oldObject.metadata.labels, too, or read oldObject.metadata.?labels[?'NAME'].orValue('')",
+    },
+    Absence {
+        part: AbsentPart::Member(OLD_ANNOTATIONS),
+        operations: CHANGES,
+        when: "an old object has no annotations",
+        remedy: "test has(oldObject.metadata.annotations) && 'NAME' in oldObject.metadata.annotations first, or read oldObject.metadata.?annotations[?'NAME'].orValue('')",
+    },
+    Absence {
+        part: AbsentPart::Keys(OLD_ANNOTATIONS),
+        operations: CHANGES,
+        when: "an old object has other annotations, but not the one that is read",
+        remedy: "test 'NAME' in oldObject.metadata.annotations, too, or read oldObject.metadata.?annotations[?'NAME'].orValue('')",
+    },
+    // The template of a workload has the labels of its selector.
+    Absence {
+        part: AbsentPart::Keys(TEMPLATE_LABELS),
+        operations: WRITES,
+        when: "a template has other labels, but not the one that is read",
+        remedy: "test 'NAME' in object.spec.template.metadata.labels first, or read object.spec.template.metadata.?labels[?'NAME'].orValue('')",
+    },
+    Absence {
+        part: AbsentPart::Member(TEMPLATE_ANNOTATIONS),
+        operations: WRITES,
+        when: "a template has no annotations",
+        remedy: "test has(object.spec.template.metadata.annotations) && 'NAME' in object.spec.template.metadata.annotations first, or read object.spec.template.metadata.?annotations[?'NAME'].orValue('')",
+    },
 ];
 
 /// A warning for each expression of the policy that fails when something is absent.
@@ -52,19 +109,36 @@ pub(super) fn warnings(policy: &FileObject) -> Vec<Finding> {
         _ => "the request is refused",
     };
     let mut found = Vec::new();
+    // What lacks a member whole lacks its keys, too.
+    let mut told: Vec<(String, &[&str])> = Vec::new();
     for absence in ABSENCES {
         let is_evaluated = takes_operation(constraints, absence.operations);
-        if !is_evaluated || absence.part == AbsentPart::Labels && has_labels(constraints) {
+        if !is_evaluated || is_of_labels(absence.part) && has_labels(constraints) {
             continue;
         }
         // What is wrong with an object that cannot be read is reported elsewhere.
         let fields = expressions_that_fail_without(&policy.value, absence.part).unwrap_or_default();
-        found.extend(fields.iter().map(|field| {
+        for field in fields {
+            if let AbsentPart::Member(path) | AbsentPart::Keys(path) = absence.part {
+                let one = (field.clone(), path);
+                if told.contains(&one) {
+                    continue;
+                }
+                told.push(one);
+            }
             let message = format!("it fails when {}: {effect}", absence.when);
-            policy.warning(field, message, absence.remedy)
-        }));
+            found.push(policy.warning(&field, message, absence.remedy));
+        }
     }
     found
+}
+
+/// Whether it is about the labels by which `objectSelector` selects.
+fn is_of_labels(part: AbsentPart) -> bool {
+    match part {
+        AbsentPart::Member(path) | AbsentPart::Keys(path) => [LABELS, OLD_LABELS].contains(&path),
+        AbsentPart::Object | AbsentPart::OldObject => false,
+    }
 }
 
 /// Whether the rules are for one of these operations.

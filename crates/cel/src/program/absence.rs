@@ -18,6 +18,8 @@ const MAX_WORK: u32 = 20_000;
 pub struct CelAbsence<'a> {
     /// The path to a member that its object lacks, the variable first. A variable alone is null.
     pub path: &'a [&'a str],
+    /// Whether the object has the member, a map of something else than what is read: each key that an expression names is absent.
+    pub lacks_keys: bool,
     /// Paths whose values are known texts.
     pub texts: &'a [(&'a [&'a str], &'a str)],
 }
@@ -49,6 +51,8 @@ enum PartialValue {
     NoValue,
     /// A list or map without elements.
     Empty,
+    /// A map with elements of which none is named.
+    Others,
     /// An object on the path to what is absent: so many steps of it are made.
     Way(usize),
     Unknown {
@@ -57,14 +61,17 @@ enum PartialValue {
     },
 }
 
-use PartialValue::{Bool, Empty, Fails, Int, NoValue, Null, Text, Unknown, Way};
+use PartialValue::{Bool, Empty, Fails, Int, NoValue, Null, Others, Text, Unknown, Way};
 
 const UNKNOWN: PartialValue = Unknown { tested: false };
 
 impl PartialValue {
     /// Whether the value is another one if nothing is absent.
     fn is_tested(&self) -> bool {
-        matches!(self, Null | NoValue | Empty | Unknown { tested: true })
+        matches!(
+            self,
+            Null | NoValue | Empty | Others | Unknown { tested: true }
+        )
     }
 
     /// The value of something that is computed from these.
@@ -228,8 +235,9 @@ impl PartialEvaluation<'_> {
                 None => PartialValue::of([one, other]),
             },
             (Op::In, (Text(_) | Unknown { .. } | Int(_), Empty)) => Bool(false),
+            (Op::In, (Text(_), Others)) => Bool(false),
             (Op::In, (Text(key), Way(at))) => match self.member(*at, key) {
-                Some(is_absent) => Bool(!is_absent),
+                Some(is_last) => Bool(!is_last || self.absence.lacks_keys),
                 None => UNKNOWN,
             },
             (_, (Null, _) | (_, Null)) => Fails,
@@ -241,7 +249,7 @@ impl PartialEvaluation<'_> {
         }
     }
 
-    /// Whether the member of the object after so many steps is the one that is absent; `None` if it is not on the path.
+    /// Whether the member of the object after so many steps is the last of the path; `None` if it is not on the path.
     fn member(&self, steps: usize, name: &str) -> Option<bool> {
         let path = self.absence.path;
         (*path.get(steps)? == name).then_some(steps + 1 == path.len())
@@ -331,15 +339,18 @@ impl PartialEvaluation<'_> {
         match value {
             Fails => Fails,
             Null if is_test => Fails,
-            Null | Empty => absent(true),
+            // It may be one of the others.
+            Others if matches!(qualifier.key, QualifierKey::Code(_)) => Unknown { tested: true },
+            Null | Empty | Others => absent(true),
             NoValue => absent(false),
             Way(at) => {
                 let QualifierKey::Field(name) = &qualifier.key else {
                     return UNKNOWN;
                 };
                 match self.member(at, name) {
-                    Some(true) => absent(true),
-                    Some(false) if is_test => Bool(true),
+                    Some(true) if !self.absence.lacks_keys => absent(true),
+                    Some(_) if is_test => Bool(true),
+                    Some(true) => Others,
                     Some(false) => Way(at + 1),
                     None => UNKNOWN,
                 }
