@@ -347,7 +347,10 @@ fn read_in_range<T: Setting>(
     key: &ConfigKey,
     read: impl Fn(&Value) -> Result<T, InvalidValue>,
 ) -> Result<T, InvalidValue> {
-    let value = read(written)?;
+    let value = read(written).map_err(|InvalidValue { problem, remedy }| match key.range {
+        Some([low, high]) => InvalidValue::new(problem, format!("{remedy}; from {low} to {high}")),
+        None => InvalidValue { problem, remedy },
+    })?;
     match key.range {
         Some([low, high])
             if !value.is_in(&(read_declared(low, &read)..=read_declared(high, &read))) =>

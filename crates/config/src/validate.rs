@@ -108,7 +108,7 @@ fn validate_mode(reader: &mut ConfigReader, config: &Config) {
     if config.mode != GatewayMode::Files && reader.is_set(directory) {
         reader.error(
             directory,
-            "has no effect: policy objects are read from files only with mode: files",
+            "set, and policy objects are read from files only with mode: files",
             "remove it, or set mode to files",
         );
     }
@@ -243,7 +243,7 @@ fn validate_secure_admin(reader: &mut ConfigReader, config: &Config) {
         if is_pair_set(reader, "admin.secure.tls") && !reader.has_error("admin.secure.address") {
             reader.error(
                 "admin.secure.tls",
-                "has no effect: admin.secure.address is not set",
+                "set, and admin.secure.address is not",
                 "set admin.secure.address, or remove it",
             );
         }
@@ -413,10 +413,17 @@ fn validate_http(
         ("upstream.clientCertificate", certificate),
         ("upstream.tlsServerName", upstream.tls_server_name.is_some()),
     ] {
-        if set {
+        // A file that cannot be read has been reported.
+        let mut parts = [
+            field.to_owned(),
+            format!("{field}.certFile"),
+            format!("{field}.keyFile"),
+        ]
+        .into_iter();
+        if set && !parts.any(|part| reader.has_error(&part)) {
             reader.error(
                 field,
-                "has no effect: upstream.url is not https",
+                "set, and upstream.url is not https",
                 "write https:// in upstream.url, or remove it",
             );
         }

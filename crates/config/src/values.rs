@@ -165,12 +165,12 @@ fn count(value: &Value) -> Result<u32, InvalidValue> {
         .as_u64()
         .and_then(|n| u32::try_from(n).ok())
         .ok_or_else(|| {
+            let range = match value {
+                Value::Number(_) => format!(" from 0 to {}", u32::MAX),
+                _ => String::new(),
+            };
             InvalidValue::new(
-                format!(
-                    "{} is not a whole number from 0 to {}",
-                    shown(value),
-                    u32::MAX
-                ),
+                format!("{} is not a whole number{range}", shown(value)),
                 "write a whole number, without quotes",
             )
         })

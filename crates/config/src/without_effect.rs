@@ -103,7 +103,8 @@ const CONDITIONAL: &[ConditionalKeys] = &[
             "admission.mode",
             "admission.policies.source",
         ],
-        have_effect: Config::has_policies_to_keep,
+        // Those of a store are kept, too.
+        have_effect: |config| config.has_policies_to_keep() || config.mode.hosts(),
         why: "there are no policies from files or from an upstream to keep in it",
         remedy: "set flowControl.policies.directory or admission.policies.files",
     },

@@ -123,7 +123,7 @@ fn validate_source(reader: &mut ConfigReader, config: &Config) {
     if !is_files && !admission.files.is_empty() {
         reader.error(
             "admission.policies.files",
-            "has no effect: admission.policies.source is not files",
+            "set, and admission.policies.source is not files",
             "remove it, or set admission.policies.source to files",
         );
     }

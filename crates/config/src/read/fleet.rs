@@ -96,8 +96,8 @@ fn validate_unused(section: &mut ConfigSection<'_>, own: &EtcdConfig) {
 }
 
 fn validate_etcd(section: &mut ConfigSection<'_>, etcd: &EtcdConfig, store: &StoreConfig) {
-    if etcd.endpoints.is_empty() {
-        let field = section.field("etcd.endpoints");
+    let field = section.field("etcd.endpoints");
+    if etcd.endpoints.is_empty() && !section.reader.has_error(&field) {
         let problem = "empty, and the hosted objects are not in an etcd";
         let remedy = "name at least one, such as https://etcd-0:2379";
         section.reader.error(&field, problem, remedy);

@@ -80,8 +80,8 @@ pub(super) fn store(section: &mut ConfigSection<'_>) -> StoreConfig {
                 let remedy = "build it with --features etcd, or use local";
                 section.reader.error(&field, WITHOUT_ETCD, remedy);
             }
-            if etcd.endpoints.is_empty() {
-                let field = section.field("etcd.endpoints");
+            let field = section.field("etcd.endpoints");
+            if etcd.endpoints.is_empty() && !section.reader.has_error(&field) {
                 section.reader.error(
                     &field,
                     "empty",

@@ -51,6 +51,91 @@ fn a_finding_names_the_line_of_its_key() {
 }
 
 #[test]
+fn a_value_of_the_wrong_type_is_told_the_range_or_the_words_of_its_key() {
+    let scratch = Scratch::new("types");
+    assert_messages(
+        &scratch,
+        "timeouts: {upstreamConnect: 4}\nlimits: {connections: many, headerBytes: [1]}\nlog: {format: 7}\n",
+        &[
+            "error: f.yaml, line 4: limits.connections: \"many\" is not a whole number; write a whole number, without quotes; from 1 to 1000000",
+            "error: f.yaml, line 4: limits.headerBytes: a list is not a size; write a number and a unit, as in 64Ki, 16Mi, 1Gi; from 8Ki to 16Mi",
+            "error: f.yaml, line 3: timeouts.upstreamConnect: 4 is not a duration; write a number and a unit, as in 500ms, 10s, 1m30s, 4h; from 1ms to 24h",
+            "error: f.yaml, line 5: log.format: 7 is not a known value; write one of text, json",
+        ],
+    );
+}
+
+#[test]
+fn one_mistake_in_a_value_is_one_error() {
+    let scratch = Scratch::new("once");
+    assert_messages(
+        &scratch,
+        "upstream: {url: http://127.0.0.1:1, caFile: absent.crt}\n",
+        &[
+            "error: f.yaml, line 3: upstream.caFile: DIR/absent.crt cannot be read: No such file or directory (os error 2); check the path, which is relative to the directory of the configuration file, and the file's permissions",
+        ],
+    );
+    for key in ["store", "fleet"] {
+        let engine = match key {
+            "store" => {
+                "mode: standalone\nlisten: {tls: {certFile: leaf.crt, keyFile: leaf.key}}\nstore: {type: etcd, "
+            }
+            _ => "fleet: {engine: etcd, maxGateways: 3, isolatedSeats: 10, ",
+        };
+        scratch.pki();
+        let lines = format!("{engine}etcd: {{endpoints: [\"http://a:1\", \"ftp://b\"]}}}}\n");
+        let found = messages(&scratch, &lines);
+        let of_endpoints: Vec<_> = (found.iter())
+            .filter(|message| message.contains("etcd.endpoints"))
+            .collect();
+        assert_eq!(of_endpoints.len(), 1, "{found:?}");
+        assert!(
+            of_endpoints[0].contains("\"ftp://b\" does not begin with"),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning_and_what_contradicts_another_key_an_error() {
+    let scratch = Scratch::new("severities");
+    scratch.pki();
+    for (lines, told) in [
+        (
+            "mode: standalone\nflowControl: {policies: {directory: policies}}\n",
+            "error: f.yaml, line 4: flowControl.policies.directory: set, and policy objects are read from files only with mode: files; ",
+        ),
+        (
+            "upstream: {url: http://127.0.0.1:1, tlsServerName: a}\n",
+            "error: f.yaml, line 3: upstream.tlsServerName: set, and upstream.url is not https; ",
+        ),
+        (
+            "admin: {secure: {tls: {certFile: leaf.crt, keyFile: leaf.key}}}\n",
+            "error: f.yaml, line 3: admin.secure.tls: set, and admin.secure.address is not; ",
+        ),
+        (
+            "admission: {mode: audit, policies: {source: upstream, files: [leaf.crt]}}\n",
+            "error: f.yaml, line 3: admission.policies.files: set, and admission.policies.source is not files; ",
+        ),
+        (
+            "admission: {guard: true}\n",
+            "warning: f.yaml, line 3: admission.guard: has no effect: ",
+        ),
+    ] {
+        let found = messages(&scratch, lines);
+        assert!(
+            found.iter().any(|message| message.starts_with(told)),
+            "{told}: {found:?}"
+        );
+        let mut errors = found.iter().filter(|message| message.starts_with("error"));
+        assert!(
+            !errors.any(|message| message.contains("has no effect")),
+            "{found:?}"
+        );
+    }
+}
+
+#[test]
 fn a_key_in_another_place_is_told_where_it_belongs() {
     let scratch = Scratch::new("places");
     assert_messages(

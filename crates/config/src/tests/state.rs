@@ -66,7 +66,8 @@ fn a_state_directory_without_policies_to_keep_is_reported() {
         findings.filter(|f| f.field == "state.directory").count()
     };
     assert_eq!(warnings("files", ""), 1);
-    assert_eq!(warnings("standalone", ""), 1);
+    // Those of its store are kept.
+    assert_eq!(warnings("standalone", ""), 0);
     assert_eq!(warnings("files", "policies"), 0);
     assert_eq!(warnings("sidecar", ""), 0);
 }

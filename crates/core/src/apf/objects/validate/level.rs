@@ -31,7 +31,13 @@ pub(super) fn check_level_spec(
     match kind {
         "Exempt" => {
             if spec.limited.is_some() {
-                errors.forbidden("spec.limited", "must be nil if the type is not Limited");
+                let remedy = if is_exempt {
+                    "remove limited; the shares of this level are in spec.exempt"
+                } else {
+                    "keep it, and set spec.type to Limited"
+                };
+                let detail = "must be nil if the type is not Limited";
+                errors.forbidden_with("spec.limited", detail, remedy);
             }
             if let Some(exempt) = &spec.exempt {
                 check_exempt(exempt, errors);
@@ -39,13 +45,25 @@ pub(super) fn check_level_spec(
         }
         "Limited" => {
             if spec.exempt.is_some() {
-                errors.forbidden("spec.exempt", "must be nil if the type is Limited");
+                let remedy = if is_exempt {
+                    "keep it, and set spec.type to Exempt"
+                } else if spec.limited.is_some() {
+                    "remove exempt, and keep limited"
+                } else {
+                    "rename it to limited, which has a limitResponse"
+                };
+                let detail = "must be nil if the type is Limited";
+                errors.forbidden_with("spec.exempt", detail, remedy);
             }
             match &spec.limited {
                 None => errors.required(
                     "spec.limited",
                     "must not be empty when type is Limited",
-                    "add limited with its limitResponse",
+                    if is_exempt {
+                        "set spec.type to Exempt"
+                    } else {
+                        "add limited with its limitResponse"
+                    },
                 ),
                 Some(limited) => check_limited(limited, errors),
             }

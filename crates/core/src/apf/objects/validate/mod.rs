@@ -232,12 +232,16 @@ impl Errors {
     }
 
     fn forbidden(&mut self, field: &str, detail: &str) {
+        self.forbidden_with(field, detail, "remove it");
+    }
+
+    fn forbidden_with(&mut self, field: &str, detail: &str, remedy: &str) {
         self.push(
             field,
             FieldErrorType::Forbidden,
             String::new(),
             detail,
-            "remove it",
+            remedy,
         );
     }
 
