@@ -5,9 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::app::data_directory::DataDirectory;
+use crate::app::{ServeError, data_directory::DataDirectory};
 use fairgate_base::clock::Clock;
-use fairgate_config::Config;
+use fairgate_check_cli::check::errors_of_policies;
+use fairgate_config::{Config, ConfigError};
+use fairgate_core::finding::Finding;
 use fairgate_policy_cli::{CommandOutcome, CommandStreams};
 
 /// Serve: authenticate, classify and queue requests, and pass them to the API server.
@@ -44,9 +46,29 @@ pub(super) fn run(
         Ok(()) => Ok(CommandOutcome::Success),
         Err(error) => {
             writeln!(streams.err, "fairgate: {error:#}")?;
+            if let Some(path) = &args.config {
+                for finding in untold(&error, path) {
+                    writeln!(streams.err, "  {finding}")?;
+                }
+            }
             Ok(CommandOutcome::Failure)
         }
     }
+}
+
+/// The errors of policies that an invalid configuration, or an invalid policy of flow control, kept from being found.
+fn untold(error: &anyhow::Error, config: &Path) -> Vec<Finding> {
+    let is_admission = |finding: &Finding| finding.kind.starts_with("Validating");
+    let told: &[Finding] = match error.downcast_ref::<ServeError>() {
+        // Those of admission are read last.
+        Some(ServeError::Policies(told)) if told.iter().any(is_admission) => return Vec::new(),
+        Some(ServeError::Policies(told)) => told,
+        _ if error.is::<ConfigError>() => &[],
+        _ => return Vec::new(),
+    };
+    let mut found = errors_of_policies(config);
+    found.retain(|finding| !told.contains(finding) && (told.is_empty() || is_admission(finding)));
+    found
 }
 
 /// Runs the gateway to its end.

@@ -1,6 +1,7 @@
 //! Runs commands on files and standard input, and checks their output.
 
 mod budgets;
+mod verdicts;
 
 use std::{
     fs,

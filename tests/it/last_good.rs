@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::following::api::Api;
-use crate::process::{GatewayProcess, ProcessOptions, wait_until, write_at_once};
+use crate::process::{GatewayProcess, ProcessOptions, new_directory, wait_until, write_at_once};
 
 const POLICY: &str = "policies/own.yaml";
 const SYNCED: &str = "fairgate_policy_synced";
@@ -212,6 +212,63 @@ fn without_a_directory_for_its_state_a_gateway_does_not_start_with_broken_files(
         gateway.restart(|directory| write_at_once(&directory.join(POLICY), &level("own", -1)));
     let log = broken.err().unwrap().join("\n");
     assert!(log.contains("the policies are invalid"), "{log}");
+}
+
+#[test]
+fn a_start_tells_the_mistakes_of_the_configuration_and_of_all_policies_at_once() {
+    let gateway = start("");
+    let path = gateway.directory.join("fairgate.yaml");
+    let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    value["limits"] = json!({"connections": "many"});
+    value["admission"] = json!({"mode": "audit", "policies": {"files": ["admission.yaml"]}});
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "p"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods"]}]},
+            "validations": [{"expression": "1 +"}],
+        },
+    });
+    let of_configuration = "limits.connections: \"many\" is not a whole number";
+    let of_flow_control = "\"own\": spec.limited.nominalConcurrencyShares: ";
+    let of_admission = "\"p\": spec.validations[0].expression: ";
+    let broken = value.to_string();
+    let gateway = gateway.restart(|directory| {
+        write_at_once(&directory.join("fairgate.yaml"), &broken);
+        write_at_once(&directory.join("admission.yaml"), &policy.to_string());
+        write_at_once(&directory.join(POLICY), &level("own", -1));
+    });
+    let log = gateway.err().unwrap().join("\n");
+    for told in [of_configuration, of_flow_control, of_admission] {
+        assert_eq!(log.matches(told).count(), 1, "{told}: {log}");
+    }
+
+    // Without the mistake of the configuration, the others are told together, too.
+    let directory = new_directory();
+    value["limits"] = json!({});
+    for (name, content) in [
+        ("fairgate.yaml", value.to_string()),
+        ("admission.yaml", policy.to_string()),
+        (POLICY, level("own", -1)),
+    ] {
+        let path = directory.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    let mut command = Command::new("timeout");
+    command.args(["180", env!("CARGO_BIN_EXE_fairgate"), "serve", "--config"]);
+    let ended = command
+        .arg(directory.join("fairgate.yaml"))
+        .output()
+        .unwrap();
+    fs::remove_dir_all(directory).unwrap();
+    let log = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{log}");
+    for told in [of_flow_control, of_admission] {
+        assert_eq!(log.matches(told).count(), 1, "{told}: {log}");
+    }
 }
 
 /// The gateway does not start with broken files and a kept policy that `forge` has changed, and says why it is not used.

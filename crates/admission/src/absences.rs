@@ -131,7 +131,7 @@ impl<'p> KnownVariables<'p> {
         let program = expression.program.as_ref().ok();
         let used = program.and_then(|program| program.fields_of(VARIABLES));
         let used = used.into_iter().flatten();
-        let fields = used.filter_map(|name| self.at_fault.get(&*name));
+        let fields = used.filter_map(|name| self.at_fault.get(name));
         let fields: Vec<String> = fields.flatten().cloned().collect();
         if fields.is_empty() {
             return vec![field];

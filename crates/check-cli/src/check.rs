@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use serde::Serialize;
@@ -10,11 +10,12 @@ use serde::Serialize;
 use super::{
     budgets,
     in_force::NotRead,
+    places,
     policy::{LoadedPolicy, PolicyArgs, PolicyOrigin},
-    store_file, table,
+    table,
 };
 use fairgate_base::clock::Clock;
-use fairgate_config::Config;
+use fairgate_config::{AdmissionSource, Config};
 use fairgate_core::{
     apf::{
         Seats,
@@ -93,6 +94,9 @@ struct CheckReport {
     /// What the operator may want to know, and is no problem of the configuration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     hints: Vec<String>,
+    /// What was not judged, because it could not be read here; a hint says why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_judged: Vec<&'static str>,
     /// Files of the given directories that describe no object, and are not read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     skipped: Vec<PathBuf>,
@@ -210,6 +214,22 @@ pub fn run(args: &CheckArgs, streams: &mut CommandStreams<'_>) -> io::Result<Com
     })
 }
 
+/// The errors of the flow control policy and of the admission policies in files that the configuration at `config` names: for a start
+/// that fails for another reason, so that all mistakes are told at once.
+pub fn errors_of_policies(config: &Path) -> Vec<Finding> {
+    let reading = Config::read(Some(config));
+    let of_config = reading.findings;
+    let loaded = LoadedPolicy::read(Some(config), &PolicyArgs::default(), &mut io::empty());
+    let mut findings = loaded.findings;
+    let admission = &loaded.config.admission;
+    if admission.mode.is_some() && !admission.files.is_empty() {
+        let (files, fidelity) = (&admission.files, admission.fidelity);
+        findings.extend(review(files, &mut io::empty(), fidelity, Severity::Warning));
+    }
+    findings.retain(|finding| finding.is_error() && !of_config.contains(finding));
+    findings
+}
+
 /// How a fleet divides the seats.
 fn fleet_sums(config: &Config) -> Option<String> {
     let (fleet, total) = (&config.fleet, config.flow_control.total_seats);
@@ -234,6 +254,7 @@ impl CheckReport {
         let mut report = Self {
             ok: true,
             hints: Vec::new(),
+            not_judged: Vec::new(),
             policy: loaded.origin.filter(|_| policy.is_some()),
             skipped: Vec::new(),
             total_seats: policy.map_or(loaded.config.flow_control.total_seats, |policy| {
@@ -256,20 +277,11 @@ impl CheckReport {
                 loaded.findings.into_iter().chain(refused).collect()
             },
         };
-        if loaded.config.has_policies_to_keep() && loaded.config.state_directory.is_none() {
-            report.hints.push(NO_STATE.to_owned());
+        let is_admission_given = !args.admission.is_empty();
+        report.look_at(&loaded.config, loaded.not_read.as_ref(), is_admission_given);
+        if !is_about_others {
+            report.look_at_places(&loaded.config, args.config.as_deref());
         }
-        report.hints.extend(store_file::problem(&loaded.config));
-        report.hints.extend(fleet_sums(&loaded.config));
-        let not_checked = loaded.not_read.as_ref().map(|why| {
-            let NotRead {
-                from,
-                message,
-                remedy,
-            } = why;
-            format!("{from}: {message}; the policy was not checked: {remedy}")
-        });
-        report.hints.extend(not_checked);
         for path in &admission {
             let skipped = fairgate_manifest::kustomize_files(path).unwrap_or_default();
             report.skipped.extend(skipped);
@@ -293,6 +305,46 @@ impl CheckReport {
         report
     }
 
+    /// Adds what follows from the configuration, and why its policy was not read.
+    fn look_at(&mut self, config: &Config, not_read: Option<&NotRead>, is_admission_given: bool) {
+        if config.has_policies_to_keep() && config.state_directory.is_none() {
+            self.hints.push(NO_STATE.to_owned());
+        }
+        self.hints.extend(fleet_sums(config));
+        if let Some(NotRead {
+            from,
+            message,
+            remedy,
+        }) = not_read
+        {
+            let hint = format!("{from}: {message}; the policy was not checked: {remedy}");
+            self.hints.push(hint);
+            self.not_judged.push("the flow control policy");
+        }
+        let admission = &config.admission;
+        let place = match admission.source {
+            AdmissionSource::Files => return,
+            AdmissionSource::Hosted => "in the gateway's own store",
+            AdmissionSource::Upstream => "in the API server",
+        };
+        if admission.mode.is_some() && !is_admission_given {
+            self.hints.push(format!(
+                "admission.policies.source: the admission policies are {place}, which was not asked: run kubectl get -o yaml \
+                 validatingadmissionpolicies,validatingadmissionpolicybindings | fairgate check --admission -"
+            ));
+            self.not_judged.push("the admission policies");
+        }
+    }
+
+    /// Adds what is wrong with the places of what the gateway keeps.
+    fn look_at_places(&mut self, config: &Config, file: Option<&Path>) {
+        let file = file.map(|path| path.display().to_string());
+        let file = file.as_deref().unwrap_or("the built-in configuration");
+        let problems = places::problems(config, file);
+        self.findings.extend(problems.findings);
+        self.hints.extend(problems.hints);
+    }
+
     fn write(&self, streams: &mut CommandStreams<'_>) -> io::Result<()> {
         for path in &self.skipped {
             writeln!(
@@ -310,9 +362,15 @@ impl CheckReport {
         let errors = self.findings.iter().filter(|f| f.is_error()).count();
         let warnings = self.findings.len() - errors;
         let verdict = if self.ok { "usable" } else { "not usable" };
+        let except = match self.not_judged.as_slice() {
+            [] => String::new(),
+            _ if !self.ok => String::new(),
+            [one] => format!(", except {one}, which was not judged"),
+            more => format!(", except {}, which were not judged", more.join(" and ")),
+        };
         writeln!(
             streams.err,
-            "{verdict}: {errors} {}, {warnings} {}",
+            "{verdict}{except}: {errors} {}, {warnings} {}",
             plural(errors, "error"),
             plural(warnings, "warning"),
         )?;

@@ -10,6 +10,6 @@ mod budgets;
 pub mod check;
 pub mod explain;
 mod in_force;
+mod places;
 mod policy;
-mod store_file;
 mod table;

@@ -23,7 +23,7 @@ use fairgate_policy_cli::misspelt_names;
 use fairgate_policy_sources::{DocumentSet, Revision, files};
 
 /// Where policy objects are read from. By default from where the configuration says, if that is at hand.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct PolicyArgs {
     /// Read FlowSchemas and PriorityLevelConfigurations from a file, from the files in a directory, or from standard
     /// input with `-`.

@@ -234,8 +234,7 @@ impl PartialEvaluation<'_> {
                 Some(equal) => Bool(equal == (operator == Op::Equals)),
                 None => PartialValue::of([one, other]),
             },
-            (Op::In, (Text(_) | Unknown { .. } | Int(_), Empty)) => Bool(false),
-            (Op::In, (Text(_), Others)) => Bool(false),
+            (Op::In, (Text(_) | Unknown { .. } | Int(_), Empty) | (Text(_), Others)) => Bool(false),
             (Op::In, (Text(key), Way(at))) => match self.member(*at, key) {
                 Some(is_last) => Bool(!is_last || self.absence.lacks_keys),
                 None => UNKNOWN,
