@@ -57,8 +57,9 @@ func TestBoardsShowAFloodThatHurtsNobody(t *testing.T) {
 	if len(floods) == 0 {
 		t.Error("no flow is named")
 	}
-	for _, fired := range w.prometheus.query(t, `max_over_time(ALERTS{alertstate="firing", severity="critical"}[1h])`) {
-		t.Errorf("somebody is paged: %v", fired.Metric)
+	// Whatever its severity: a warning that fires at a flood which hurts nobody is one that nobody reads.
+	for _, fired := range w.prometheus.query(t, `max_over_time(ALERTS{alertstate="firing"}[1h])`) {
+		t.Errorf("an alert fires: %v", fired.Metric)
 	}
 	if directory == "" {
 		return
