@@ -37,12 +37,18 @@ pub(super) fn problems(config: &Config, file: &str) -> PlaceProblems {
             problems.look(file, "store.local.path", path, directory, remedy);
         }
     }
+    // By default it is beside the store: then that says everything.
+    let told = (problems != PlaceProblems::default()).then(|| match &config.store {
+        StoreConfig::Local { path } => path.parent(),
+        StoreConfig::Etcd(_) => None,
+    });
     if let Some(path) = &config.state_directory
         && (hosts || config.has_policies_to_keep())
+        && told != Some(path.parent())
     {
         // It is created with the directories above it. A file in its place is reported with the configuration.
         let existing = path.ancestors().find(|place| place.exists());
-        if existing.is_none_or(Path::is_dir) {
+        if !path.exists() || path.is_dir() {
             let directory = existing.unwrap_or(Path::new("."));
             let remedy = "mount a volume there, or set another directory: without it the last good policies are not kept";
             problems.look(file, "state.directory", path, directory, remedy);
@@ -61,7 +67,7 @@ impl PlaceProblems {
     fn look(&mut self, file: &str, key: &str, path: &Path, directory: &Path, remedy: &str) {
         if directory.exists() && !directory.is_dir() {
             let message = format!("{} is not a directory", directory.display());
-            return self.push(Severity::Error, file, key, message, remedy);
+            return self.push(severity_of(key), file, key, message, remedy);
         }
         let place = if path.exists() { path } else { directory };
         let place = if place.as_os_str().is_empty() {
@@ -77,15 +83,10 @@ impl PlaceProblems {
         match errno {
             Errno::ROFS | Errno::NOTDIR => {
                 let message = format!("{shown} cannot be written by anybody: {error}");
-                // The gateway serves without a state directory, and not without a store.
-                let severity = if key.starts_with("state") {
-                    Severity::Warning
-                } else {
-                    Severity::Error
-                };
-                self.push(severity, file, key, message, remedy);
+                self.push(severity_of(key), file, key, message, remedy);
             }
-            Errno::NOENT => self.hints.push(format!(
+            // Here there is not even the directory around it.
+            _ if errno == Errno::NOENT || path.parent() != Some(place) && path != place => self.hints.push(format!(
                 "{key}: {shown} cannot be written by this user: {error}; where the gateway runs, its user has to: {remedy}"
             )),
             _ => {
@@ -95,6 +96,15 @@ impl PlaceProblems {
                 self.push(Severity::Warning, file, key, message, remedy);
             }
         }
+    }
+}
+
+/// How bad it is if nobody can write to the place: the gateway serves without a state directory, and not without a store.
+fn severity_of(key: &str) -> Severity {
+    if key.starts_with("state") {
+        Severity::Warning
+    } else {
+        Severity::Error
     }
 }
 
@@ -135,6 +145,21 @@ mod tests {
             assert!(text.contains("No such file or directory"), "{text}");
         }
         assert_eq!(store("files", &missing), PlaceProblems::default());
+    }
+
+    #[test]
+    fn a_state_directory_beside_the_store_is_no_second_mistake() {
+        let keys = "store: {local: {path: /etc/passwd/fairgate.redb}}";
+        assert_eq!(
+            problems(&parse("overlay", keys), "test.yaml")
+                .findings
+                .len(),
+            1
+        );
+        let elsewhere = "store: {local: {path: /etc/passwd/fairgate.redb}}\nstate: {directory: /etc/hosts/state}";
+        let found = problems(&parse("overlay", elsewhere), "test.yaml").findings;
+        let fields: Vec<&str> = found.iter().map(|finding| &*finding.field).collect();
+        assert_eq!(fields, ["store.local.path", "state.directory"]);
     }
 
     #[test]
