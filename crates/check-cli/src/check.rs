@@ -248,7 +248,11 @@ impl CheckReport {
         let is_about_others = is_about_others && args.config.is_none() && !args.policies.is_given();
         let policy = loaded.policy.as_ref().filter(|_| !is_about_others);
         let admission = match args.admission.as_slice() {
-            [] => loaded.config.admission.files.clone(),
+            // One that does not exist has been reported with the configuration.
+            [] => {
+                let files = loaded.config.admission.files.iter();
+                files.filter(|path| path.exists()).cloned().collect()
+            }
             given => given.to_vec(),
         };
         let mut report = Self {

@@ -43,6 +43,8 @@ pub(super) struct ConfigReader {
     pub(super) notations: BTreeMap<String, String>,
     /// The paths of the keys whose values are not their defaults.
     changed: BTreeSet<String>,
+    /// The paths of the keys whose values are malformed, so that their defaults took their places.
+    malformed: BTreeSet<String>,
     /// What messages must not show, wherever it was written.
     secrets: Vec<SecretText>,
 }
@@ -58,6 +60,7 @@ impl ConfigReader {
             written: BTreeMap::new(),
             notations: BTreeMap::new(),
             changed: BTreeSet::new(),
+            malformed: BTreeSet::new(),
             secrets: Vec::new(),
         }
     }
@@ -96,7 +99,11 @@ impl ConfigReader {
         self.lines = document;
     }
 
+    /// Adds a finding, unless the value of the key is malformed and this would be about the default in its place.
     fn push(&mut self, severity: Severity, field: &str, problem: String, remedy: String) {
+        if self.malformed.contains(field) {
+            return;
+        }
         let origin = match self.lines.line_within(field) {
             Some(line) => format!("{}, line {line}", self.file),
             None => self.file.clone(),
@@ -270,6 +277,7 @@ impl ConfigSection<'_> {
         let value = value.transpose().unwrap_or_else(|invalid| {
             let InvalidValue { problem, remedy } = invalid;
             self.reader.error(&field, problem, remedy);
+            self.reader.malformed.insert(field.clone());
             None
         });
         let default = default(read_default(declared, &read));

@@ -143,6 +143,10 @@ fn validate_eviction_wait(reader: &mut ConfigReader, config: &Config) {
             "decrease it, or increase the total",
         );
     }
+    // What cannot be read has been reported, and was meant to be something.
+    if reader.has_error("eviction.wait.limit") {
+        return;
+    }
     if wait.limit.is_zero() {
         for (field, _) in chosen.iter().filter(|(_, is_empty)| !is_empty) {
             reader.warning(
@@ -156,14 +160,14 @@ fn validate_eviction_wait(reader: &mut ConfigReader, config: &Config) {
     if config.eviction.mode != EvictionMode::Authoritative {
         reader.error(
             "eviction.wait.limit",
-            "has no effect: only evictions that the gateway decides can wait",
+            "set, and only evictions that the gateway decides can wait",
             "set eviction.mode to authoritative, or remove it",
         );
     }
     if chosen.iter().all(|(_, is_empty)| *is_empty) {
         reader.error(
             "eviction.wait.limit",
-            "has no effect: no evictions are chosen to wait",
+            "set, and no evictions are chosen to wait",
             "list in eviction.wait.users or eviction.wait.groups whose evictions may wait, such as the group system:authenticated",
         );
     }

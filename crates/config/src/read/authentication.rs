@@ -72,8 +72,11 @@ fn validate_tokens(reader: &mut ConfigReader, field: &str, path: &Path, contents
         }
         Err(errors) => {
             for error in errors {
-                let remedy = "write lines of token,user,uid,\"group1,group2\"";
-                reader.error(field, format!("{path}: {error}"), remedy);
+                // Such an error says what to do; this adds what a line looks like.
+                let error = error.to_string();
+                let (problem, remedy) = error.split_once("; ").unwrap_or((&error, "correct it"));
+                let remedy = format!("{remedy}; a line is token,user,uid,\"group1,group2\"");
+                reader.error(field, format!("{path}: {problem}"), remedy);
             }
         }
     }

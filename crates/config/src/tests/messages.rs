@@ -75,6 +75,30 @@ fn one_mistake_in_a_value_is_one_error() {
             "error: f.yaml, line 3: upstream.caFile: DIR/absent.crt cannot be read: No such file or directory (os error 2); check the path, which is relative to the directory of the configuration file, and the file's permissions",
         ],
     );
+    assert_messages(
+        &scratch,
+        "upstream: {url: http://127.0.0.1:1}\nadmission: {mode: audit, policies: {files: p.yaml}}\nlimits: {watchesPerUser: 99999999, watchesTotal: 10}\neviction: {wait: {limit: 3, groups: [a]}}\n",
+        &[
+            "error: f.yaml, line 6: eviction.wait.limit: 3 is not a duration; write a number and a unit, as in 500ms, 10s, 1m30s, 4h; from 0s to 1h",
+            "error: f.yaml, line 4: admission.policies.files: \"p.yaml\" is not a list; write it as [a, b]",
+            "error: f.yaml, line 5: limits.watchesPerUser: 99999999 is out of range; write a value from 1 to 10000000",
+            "warning: f.yaml, line 4: admission.mode: the gateway has no credential for the upstream, where it reads namespaces and objects in its own name; set upstream.tokenFile, or use https and upstream.clientCertificate",
+        ],
+    );
+    scratch.file("tokens", "# nobody\na,,1\n");
+    let form = "a line is token,user,uid,\"group1,group2\"";
+    assert_messages(
+        &scratch,
+        "authentication: {tokenFile: tokens}\n",
+        &[
+            &format!(
+                "error: f.yaml, line 3: authentication.tokenFile: DIR/tokens: line 1: 1 column(s); write at least token,user,uid; {form}"
+            ),
+            &format!(
+                "error: f.yaml, line 3: authentication.tokenFile: DIR/tokens: line 2: the user name is empty; name a user; {form}"
+            ),
+        ],
+    );
     for key in ["store", "fleet"] {
         let engine = match key {
             "store" => {
