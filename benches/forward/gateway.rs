@@ -6,7 +6,7 @@ use std::{net::SocketAddr, num::NonZero, rc::Rc, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use fairgate::app::{AppSettings, CoreContext, Gateway, runtimes::control_runtime};
-use fairgate_base::clock::Clock;
+use fairgate_base::{account::ByteBudget, clock::Clock};
 use fairgate_call::{Call, HeaderLines, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::{
     apf::{ObjectSet, Policy, work::EstimatorSettings},
@@ -135,7 +135,11 @@ pub(crate) fn start(
     let build = move |core: CoreContext| {
         let gate = Gate::new(Arc::clone(&flow_control), 0, core.clock.clone(), 1);
         fairgate_base::turns::spawn_local(Rc::clone(&gate).run());
-        let auth = AuthLayer::new(Arc::clone(&rules), core.clock.clone());
+        let auth = AuthLayer::new(
+            Arc::clone(&rules),
+            ByteBudget::new(64 << 20),
+            core.clock.clone(),
+        );
         let forward = Forward::new(Arc::clone(&upstream), Rc::new(impersonate), core.clock);
         let none = Identity::new();
         stack(

@@ -20,7 +20,7 @@ use tower::layer::util::Identity;
 use super::{
     AppSettings, CoreContext, FleetSeats, Gateway, StartError, no_seats, runtimes::control_runtime,
 };
-use fairgate_base::{clock::Clock, tasks};
+use fairgate_base::{account::ByteBudget, clock::Clock, tasks};
 use fairgate_call::{Call, HeaderLines, Refusal, ResetLimits, SpoolLimits};
 use fairgate_core::{
     apf::{
@@ -142,7 +142,11 @@ impl RunningGateway {
                 core.into(),
             );
             fairgate_base::turns::spawn_local_boxed(Rc::clone(&gate).run());
-            let auth = AuthLayer::new(Arc::clone(&rules), context.clock.clone());
+            let auth = AuthLayer::new(
+                Arc::clone(&rules),
+                ByteBudget::new(64 << 20),
+                context.clock.clone(),
+            );
             let forward = Forward::new(Arc::clone(&upstream), Rc::new(impersonate), context.clock);
             let (trace, dumps) = (Identity::new(), Identity::new());
             stack(

@@ -6,7 +6,7 @@ use fairgate_base::{account::ByteBudget, events::EventSink};
 use fairgate_eviction_layer::{
     EvictionEvent, EvictionMode, EvictionOutcome, EvictionWaitEvent, Evictor,
 };
-use fairgate_observe::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure, catalogue};
+use fairgate_observe::{AbandonedStreamEnd, GatewayMetrics, MetricDef, UpstreamFailure, catalogue};
 use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
@@ -109,13 +109,26 @@ pub(super) fn token_reviews(metrics: &Arc<GatewayMetrics>) -> EventSink<LookupOu
 
 /// Shows what clients of queued requests may have sent.
 pub(super) fn stream_windows(metrics: &GatewayMetrics, windows: &Arc<ByteBudget>) {
+    let of = [&catalogue::STREAM_WINDOWS, &catalogue::STREAM_WINDOWS_PEAK];
+    held_bytes(metrics, of, windows);
+}
+
+/// Shows what requests take whose tokens are being reviewed.
+pub(super) fn token_review_bytes(metrics: &GatewayMetrics, waiting: &Arc<ByteBudget>) {
+    let of = [
+        &catalogue::TOKEN_REVIEW_BYTES,
+        &catalogue::TOKEN_REVIEW_BYTES_PEAK,
+    ];
+    held_bytes(metrics, of, waiting);
+}
+
+/// Shows what is held of a budget, and the most that ever was.
+fn held_bytes(metrics: &GatewayMetrics, of: [&'static MetricDef; 2], budget: &Arc<ByteBudget>) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let number = |bytes: usize| bytes as f64;
-    let [now, most] = [(); 2].map(|()| Arc::clone(windows));
-    metrics.observe_gauge(&catalogue::STREAM_WINDOWS, move || number(now.held().now));
-    metrics.observe_gauge(&catalogue::STREAM_WINDOWS_PEAK, move || {
-        number(most.held().most)
-    });
+    let [now, most] = [(); 2].map(|()| Arc::clone(budget));
+    metrics.observe_gauge(of[0], move || number(now.held().now));
+    metrics.observe_gauge(of[1], move || number(most.held().most));
 }
 
 /// Shows how many token reviews run or wait.

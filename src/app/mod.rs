@@ -50,7 +50,7 @@ use fairgate_admission_layer::{
     RequestEvaluator,
 };
 use fairgate_apiserver::{Hosted, HostedLayer, HostedService as Served, Ownership};
-use fairgate_base::clock::Clock;
+use fairgate_base::{account::ByteBudget, clock::Clock};
 use fairgate_call::{Call, Refusal, Reply, ResponseMemory, handle_refusal::HandleRefusal};
 use fairgate_config::{Config, GatewayMode};
 use fairgate_core::{apf::Policy, finding::Finding};
@@ -193,6 +193,7 @@ where
         telemetry: Arc::clone(&telemetry),
         responses: memory,
         rules: Arc::clone(&access.rules),
+        token_review_bytes: Arc::clone(&access.waiting),
         flow_control: Arc::clone(&flow_control),
         evaluator: admission.as_ref().map(AdmissionPolicies::evaluator),
         evictor: evictor.clone(),
@@ -256,6 +257,8 @@ fn load_policies(
 struct ClientAccess {
     reviews: Option<TokenReviews>,
     rules: Arc<ArcSwap<AuthRules>>,
+    /// What requests may take whose tokens are being reviewed.
+    waiting: Arc<ByteBudget>,
     certificate: Option<ServingCertificate>,
     serve: ServeSettings,
 }
@@ -279,9 +282,12 @@ impl ClientAccess {
         let mut serve = settings::serve(config, certificate.as_ref(), authorities)?;
         serve.events = event_metrics::clients(telemetry.metrics());
         event_metrics::stream_windows(telemetry.metrics(), &serve.stream_windows);
+        let waiting = settings::byte_budget(config.limits.token_review_bytes);
+        event_metrics::token_review_bytes(telemetry.metrics(), &waiting);
         Ok(Self {
             reviews,
             rules: Arc::new(ArcSwap::from_pointee(rules)),
+            waiting,
             certificate,
             serve,
         })
@@ -426,6 +432,7 @@ struct StackParts {
     telemetry: Arc<Telemetry>,
     responses: Arc<ResponseMemory>,
     rules: Arc<ArcSwap<AuthRules>>,
+    token_review_bytes: Arc<ByteBudget>,
     flow_control: Arc<FlowControl>,
     evaluator: Option<Arc<RequestEvaluator>>,
     evictor: Option<Arc<Evictor>>,
@@ -451,7 +458,11 @@ where
             settings::random(),
         );
         fairgate_base::turns::spawn_local_boxed(Rc::clone(&gate).run());
-        let auth = AuthLayer::new(Arc::clone(&parts.rules), context.clock.clone());
+        let auth = AuthLayer::new(
+            Arc::clone(&parts.rules),
+            Arc::clone(&parts.token_review_bytes),
+            context.clock.clone(),
+        );
         let hosted = match &parts.hosted {
             None => HostedLayer::none(),
             Some(hosted) => HostedLayer::new(

@@ -17,7 +17,7 @@ use super::{
     settings::{self, UpstreamClients, settings_error::SettingsError},
 };
 use fairgate_apihttp::authorize::{Authorizer, BuiltInRules};
-use fairgate_base::clock::Clock;
+use fairgate_base::{account::ByteBudget, clock::Clock};
 use fairgate_call::handle_refusal::HandleRefusalLayer;
 use fairgate_config::{Config, GatewayMode};
 use fairgate_observe::{GatewayMetrics, OperatorEndpoints, SecureEndpoints, catalogue};
@@ -51,6 +51,8 @@ pub(super) struct SecureAdmin {
     pub(super) certificate: Option<ServingCertificate>,
     serve: ServeSettings,
     rules: Arc<ArcSwap<AuthRules>>,
+    /// What requests may take whose tokens are reviewed; that of the main port.
+    waiting: Arc<ByteBudget>,
     authorizer: Authorizer,
     metrics: Arc<GatewayMetrics>,
 }
@@ -75,7 +77,8 @@ impl SecureAdmin {
         };
         let authorities = main.rules.load().authentication.authorities();
         let tls = settings::serving_tls(TLS, certificate, authorities)?;
-        let (rules, main) = (Arc::clone(&main.rules), &main.serve);
+        let (rules, waiting) = (Arc::clone(&main.rules), Arc::clone(&main.waiting));
+        let main = &main.serve;
         let connections = main.connections.min(MAX_CONNECTIONS);
         Ok(Some(Self {
             address: secure.address,
@@ -93,6 +96,7 @@ impl SecureAdmin {
                 ..main.clone()
             },
             rules,
+            waiting,
             authorizer: authorizer(config, clients, clock, metrics, control),
             metrics: Arc::clone(metrics),
         }))
@@ -114,9 +118,9 @@ impl SecureAdmin {
             .map_err(BindError::at(self.address))
             .map_err(failed)?;
         let service = SecureEndpoints::new(endpoints, self.authorizer, gateway.control());
-        let rules = self.rules;
+        let (rules, waiting) = (self.rules, self.waiting);
         let connections = gateway.serve_more(listener, self.serve, move |clock| {
-            let auth = AuthLayer::new(rules, clock.clone());
+            let auth = AuthLayer::new(rules, waiting, clock.clone());
             HandleRefusalLayer.layer(auth.layer(service))
         })?;
         show(&connections, &self.metrics);

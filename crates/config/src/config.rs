@@ -190,6 +190,10 @@ pub struct LimitsConfig {
     pub min_read_rate: u64,
     /// Bytes that requests without a seat may take while their bodies arrive. May be 0.
     pub unfinished_body_bytes: u64,
+    /// Bytes that clients of queued HTTP/2 requests may have sent of bodies that are not read.
+    pub queued_body_bytes: u64,
+    /// Bytes that requests may take while their tokens are reviewed.
+    pub token_review_bytes: u64,
     /// The minimum rate in bytes per second at which a client sends a body while its request holds a seat and no seat of its
     /// priority level is free. May be 0.
     pub min_send_rate: u64,

@@ -495,6 +495,16 @@ keys! {
     /// body. Users share them: nobody has more than as many as are still free for all. A request for which
     /// there is no room gets its seat first, as one with a longer body does. 0: every request does.
     "limits.unfinishedBodyBytes": "32Mi" in "0" to "1Ti";
+    /// Over HTTP/2 a client may send 256 KiB of a body before the gateway reads it, and 4 MiB on a connection. While a request is
+    /// queued, what its client may have sent is charged to its user: 256 KiB, or the rest of the body if that is shorter. So many
+    /// bytes may be charged at a time, beyond that by at most 256 KiB for each core. Users share them: a user may have at most as many as are still free.
+    /// A request for which there is no room gets 429, as if its queue were full.
+    "limits.queuedBodyBytes": "128Mi" in "1Mi" to "1Ti";
+    /// Memory for requests whose bearer tokens are being reviewed by the upstream: their heads, what clients may send of HTTP/2
+    /// bodies before the gateway reads them, and 2 KiB for each. Addresses of clients share it (IPv6: networks of 64 bits): an address may have at most as many bytes as are
+    /// still free, so alone half of them. Requests with a token that was accepted in the last five minutes count for the token
+    /// instead. A request for which there is no room gets 429 `too-many-token-reviews`. At least four times headerBytes.
+    "limits.tokenReviewBytes": "64Mi" in "1Mi" to "1Ti";
     /// The rate, in bytes per second, at which a client must send a body while its request holds a seat and no
     /// seat of its level is free. A request whose client is slower for two seconds gets 408.
     /// 0: a client may take as long as timeouts.bodyIdle and timeouts.request allow.

@@ -34,6 +34,13 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             "increase it, or decrease limits.headerBytes",
         );
     }
+    if 4 * u64::from(config.limits.header_bytes) > config.limits.token_review_bytes {
+        reader.error(
+            "limits.tokenReviewBytes",
+            "less than four times limits.headerBytes",
+            "increase it, or decrease limits.headerBytes",
+        );
+    }
     if config.limits.long_running_per_user > config.limits.long_running_total {
         reader.error(
             "limits.longRunningPerUser",

@@ -29,6 +29,7 @@ pub mod upstream_counts;
 pub use self::metrics::{
     admission_metrics::AdmissionMetrics,
     catalogue,
+    catalogue::MetricDef,
     gateway_metrics::{AbandonedStreamEnd, GatewayMetrics, UpstreamFailure},
     shared_histogram::SharedHistogram,
 };

@@ -197,6 +197,11 @@ impl<L: Lookup> LookupCache<L> {
         self.0.cached(key, now)
     }
 
+    /// Whether the last result for `key` was positive and is remembered, for longer than it is valid.
+    pub(crate) fn was_positive(&self, key: &L::Key) -> bool {
+        self.0.positive.contains(key)
+    }
+
     /// The result for `key`: what is known, that of the lookup in flight, or else of a new one, which sends
     /// `request`, on the account of its payer.
     pub(crate) fn get(

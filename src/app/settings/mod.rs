@@ -14,7 +14,7 @@ use tokio::runtime;
 use tracing::level_filters::LevelFilter;
 
 use self::{identity::UpstreamCredential, settings_error::SettingsError};
-use fairgate_base::{clock::Clock, events::EventSink};
+use fairgate_base::{account::ByteBudget, clock::Clock, events::EventSink};
 use fairgate_call::{ResetLimits, SpoolLimits};
 use fairgate_config::{self as config, Config};
 use fairgate_core::apf::{PolicySettings, work::EstimatorSettings};
@@ -153,6 +153,11 @@ pub(super) fn serving_tls(
         .map_err(|source| SettingsError::Tls { field, source })
 }
 
+/// A budget of as many bytes as were configured.
+pub(super) fn byte_budget(bytes: u64) -> Arc<ByteBudget> {
+    ByteBudget::new(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 pub(super) fn serve(
     config: &Config,
     certificate: Option<&ServingCertificate>,
@@ -168,6 +173,7 @@ pub(super) fn serve(
         streams_per_connection: limits.streams_per_connection,
         head_bytes: limits.header_bytes as usize,
         unfinished_head_bytes: limits.unfinished_header_bytes as usize,
+        stream_windows: byte_budget(limits.queued_body_bytes),
         handshake_timeout: timeouts.handshake,
         head_timeout: timeouts.header_read,
         idle_timeout: timeouts.idle,

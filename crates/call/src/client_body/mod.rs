@@ -145,6 +145,13 @@ impl ClientBody {
         windows.is_none_or(|(windows, rest)| windows.has_room(user, &rest))
     }
 
+    /// How many bytes of it the client may have sent, or may send, that nobody has read: the window of its stream, or the rest of the
+    /// body. 0 with HTTP/1.
+    pub fn sendable_bytes(&self) -> usize {
+        let windows = self.windows().zip(self.unread_rest());
+        windows.map_or(0, |(windows, rest)| windows.bytes(&rest))
+    }
+
     /// How much of it was not read; `None` if nothing is left.
     fn unread_rest(&self) -> Option<SizeHint> {
         match &self.rest {

@@ -28,7 +28,7 @@ impl StreamWindows {
     }
 
     /// What may be unread of a body of which so much is to come.
-    fn bytes(&self, rest: &SizeHint) -> usize {
+    pub(super) fn bytes(&self, rest: &SizeHint) -> usize {
         let rest = rest.upper().and_then(|rest| usize::try_from(rest).ok());
         rest.map_or(self.window, |rest| rest.min(self.window))
     }

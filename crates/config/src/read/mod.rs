@@ -281,6 +281,8 @@ fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
         response_budget: section.get("responseBudget"),
         min_read_rate: section.get("minReadRate"),
         unfinished_body_bytes: section.get("unfinishedBodyBytes"),
+        queued_body_bytes: section.get("queuedBodyBytes"),
+        token_review_bytes: section.get("tokenReviewBytes"),
         min_send_rate: section.get("minSendRate"),
     }
 }

@@ -423,6 +423,11 @@ fn contradictory_addresses_and_limits_are_reported() {
                 "limits.unfinishedHeaderBytes",
             ),
             (
+                json!({"limits": {"tokenReviewBytes": "7Mi", "headerBytes": "2Mi"}}),
+                Severity::Error,
+                "limits.tokenReviewBytes",
+            ),
+            (
                 json!({"limits": {"spoolTotal": "512Ki"}}),
                 Severity::Error,
                 "limits.spoolPerAnswer",

@@ -299,7 +299,11 @@ metrics! {
     STREAM_WINDOWS: Gauge, Bytes, Alpha, [] = "fairgate_stream_window_bytes",
         "What clients may have sent of the bodies of queued HTTP/2 requests that are not complete: the window of each stream, or the rest of its body.";
     STREAM_WINDOWS_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_stream_window_peak_bytes",
-        "Maximum of `fairgate_stream_window_bytes` since the gateway started. It is at most 128 MiB, and a window for each data core.";
+        "Maximum of `fairgate_stream_window_bytes` since the gateway started. It is at most limits.queuedBodyBytes, and a window for each data core.";
+    TOKEN_REVIEW_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_token_review_bytes",
+        "Memory of requests whose bearer tokens are being reviewed: their heads, and what clients may send of HTTP/2 bodies.";
+    TOKEN_REVIEW_BYTES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_token_review_peak_bytes",
+        "Maximum of `fairgate_token_review_bytes` since the gateway started. It is at most limits.tokenReviewBytes.";
     SECURE_ADMIN: Gauge, Count, Alpha, [] = "fairgate_secure_admin_connections",
         "Open connections of the secure admin port.";
     SECURE_ADMIN_PEAK: Gauge, Count, Alpha, [] = "fairgate_secure_admin_connections_peak",

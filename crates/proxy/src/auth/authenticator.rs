@@ -14,6 +14,7 @@ use http::HeaderMap;
 use rustls::{DistinguishedName, pki_types::CertificateDer};
 
 use super::{bearer, failure::AuthFailures, mtls, now::Now, settings::AuthSettings};
+use fairgate_base::account::BytePayer;
 use fairgate_call::{Identity, OwnIdentity, PeerIdentityCache};
 use fairgate_core::digest::User;
 use fairgate_upstream::token_review::{
@@ -68,6 +69,7 @@ pub(super) enum AuthDecision {
 pub(super) struct PendingReview {
     reviews: TokenReviews,
     review: PendingTokenReview,
+    payer: BytePayer,
     client: SocketAddr,
     /// The WebSocket token, to be tried if the one in `Authorization` is refused.
     next: Option<NextToken>,
@@ -254,7 +256,9 @@ impl Authenticator {
         let (Some(token), Some(reviews)) = (token, &self.settings.token_reviews) else {
             return Err(failures); // a token is unknown only where there are reviews
         };
+        let payer = BytePayer::Text(reviews.waiting_payer(&digest, client));
         Ok(AuthOutcome::Review(Box::new(PendingReview {
+            payer,
             review: reviews.review(&token, digest, client),
             client,
             reviews: reviews.clone(),
@@ -283,6 +287,13 @@ impl Authenticator {
 impl AuthOutcome {
     fn known(identity: Arc<Identity>) -> Self {
         Self::Decided(AuthDecision::Known(identity))
+    }
+}
+
+impl PendingReview {
+    /// Who holds what the request takes meanwhile.
+    pub(super) fn payer(&self) -> &BytePayer {
+        &self.payer
     }
 }
 

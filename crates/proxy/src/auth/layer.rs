@@ -21,9 +21,16 @@ use super::{
     now::Now,
     spoof::{ConfiguredNames, HeaderRefusal, strip_identity_headers},
 };
-use fairgate_base::{clock::Clock, log_limit::LogLimit};
-use fairgate_call::{Call, Identity, Inbound, Refusal, Reply, RequestKind};
-use fairgate_core::digest::{RequestDigest, RequestInfo};
+use fairgate_base::{
+    account::{ByteBudget, ByteShare},
+    clock::Clock,
+    log_limit::LogLimit,
+};
+use fairgate_call::{Call, ClientBody, Identity, Inbound, Refusal, Reply, RequestKind};
+use fairgate_core::{
+    digest::{RequestDigest, RequestInfo},
+    time::Time,
+};
 use fairgate_upstream::token_review::TokenReviewError;
 
 /// The settings of the layer; replaced as a whole when settings change.
@@ -44,13 +51,19 @@ pub struct AuthRules {
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     rules: Arc<ArcSwap<AuthRules>>,
+    waiting: Arc<ByteBudget>,
     clock: Clock,
 }
 
 impl AuthLayer {
-    /// A layer that uses the rules that are current when a request arrives.
-    pub fn new(rules: Arc<ArcSwap<AuthRules>>, clock: Clock) -> Self {
-        Self { rules, clock }
+    /// A layer that uses the rules that are current when a request arrives. What requests take whose tokens are being reviewed is
+    /// charged to `waiting`.
+    pub fn new(rules: Arc<ArcSwap<AuthRules>>, waiting: Arc<ByteBudget>, clock: Clock) -> Self {
+        Self {
+            rules,
+            waiting,
+            clock,
+        }
     }
 }
 
@@ -60,6 +73,7 @@ impl<S> Layer<S> for AuthLayer {
     fn layer(&self, inner: S) -> Auth<S> {
         Auth {
             rules: Arc::clone(&self.rules),
+            waiting: Arc::clone(&self.waiting),
             clock: self.clock.clone(),
             inner,
         }
@@ -70,6 +84,7 @@ impl<S> Layer<S> for AuthLayer {
 #[derive(Clone, Debug)]
 pub struct Auth<S> {
     rules: Arc<ArcSwap<AuthRules>>,
+    waiting: Arc<ByteBudget>,
     clock: Clock,
     inner: S,
 }
@@ -107,14 +122,7 @@ where
                 },
             },
             Ok((parsed, AuthOutcome::Review(review))) => Authenticated {
-                state: State::Reviewing {
-                    waiting: Box::new(AwaitingReview {
-                        review,
-                        parsed: Some(parsed),
-                        rules: Arc::clone(&rules),
-                        inner: self.inner.clone(),
-                    }),
-                },
+                state: self.wait(parsed, review, &rules),
             },
         }
     }
@@ -146,6 +154,56 @@ impl<S> Auth<S> {
     }
 }
 
+impl<S> Auth<S>
+where
+    S: Service<Call, Response = Reply, Error = Refusal> + Clone,
+{
+    /// Waits for a review, if there is room for what the request takes meanwhile. Otherwise the review goes on all the same: the client
+    /// may send the request again.
+    fn wait(&self, parsed: Parsed, review: Box<PendingReview>, rules: &Arc<AuthRules>) -> State<S> {
+        let mut held = self.waiting.share(review.payer().clone());
+        if !held.take(held_bytes(&parsed.inbound.request)) {
+            let received = parsed.inbound.received;
+            return State::Refused {
+                refusal: Some(too_many_reviews(&NO_ROOM, received)),
+            };
+        }
+        State::Reviewing {
+            waiting: Box::new(AwaitingReview {
+                review,
+                parsed: Some(parsed),
+                rules: Arc::clone(rules),
+                inner: self.inner.clone(),
+                _held: held,
+            }),
+        }
+    }
+}
+
+/// What a waiting request takes in memory besides its head and its body: its task, and its place among those that wait.
+const REQUEST_BYTES: usize = 2 << 10;
+/// What a line of a head takes in memory besides its texts.
+const LINE_BYTES: usize = 128;
+
+/// What a request takes in memory while it waits for a review, and what its client may send that is kept as well.
+fn held_bytes(request: &http::Request<ClientBody>) -> usize {
+    let uri = request.uri();
+    let target = uri.path().len() + uri.query().map_or(0, str::len);
+    let lines = request.headers().iter();
+    let lines = lines.map(|(name, value)| LINE_BYTES + name.as_str().len() + value.len());
+    REQUEST_BYTES + target + lines.sum::<usize>() + request.body().sendable_bytes()
+}
+
+const NO_ROOM: &str = "requests whose tokens are reviewed take too much memory";
+
+/// Logs that a request is refused for its token, at a limited rate.
+fn too_many_reviews(error: &dyn std::fmt::Display, received: Time) -> Refusal {
+    if let Some(left_out) = OVERLOADED.next_line(received) {
+        tracing::warn!(%error, left_out, "requests get 429 because of their bearer tokens");
+    }
+    Refusal::TooManyTokenReviews
+}
+
 /// Limits how often it is logged that too many tokens wait for reviews, since clients can send any number.
 static OVERLOADED: LogLimit = LogLimit::new(5);
 
@@ -169,10 +227,7 @@ impl Parsed {
                 if error != TokenReviewError::Overloaded {
                     return Err(Refusal::CredentialCheckUnavailable);
                 }
-                if let Some(left_out) = OVERLOADED.next_line(self.inbound.received) {
-                    tracing::warn!(%error, left_out, "requests get 429 because of their bearer tokens");
-                }
-                Err(Refusal::TooManyTokenReviews)
+                Err(too_many_reviews(&error, self.inbound.received))
             }
         }
     }
@@ -259,6 +314,8 @@ struct AwaitingReview<S> {
     parsed: Option<Parsed>,
     rules: Arc<AuthRules>,
     inner: S,
+    /// What the request takes, until the review is complete.
+    _held: ByteShare,
 }
 
 impl<S> Future for Authenticated<S>

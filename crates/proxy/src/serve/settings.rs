@@ -52,7 +52,7 @@ pub struct ServeSettings {
     pub read_ahead_small_bytes: usize,
     /// Bytes of one queued request's body while less than half of the core's total is used: 16 MiB.
     pub read_ahead_large_bytes: usize,
-    /// What clients may have sent of the bodies of queued HTTP/2 requests that are not read, in all cores together: 128 MiB.
+    /// What clients may have sent of the bodies of queued HTTP/2 requests that are not read, in all cores together: 128 MiB (`limits.queuedBodyBytes`).
     pub stream_windows: Arc<ByteBudget>,
     /// How many requests a connection may reset before their replies begin.
     pub resets: ResetLimits,

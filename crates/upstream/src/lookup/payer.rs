@@ -42,6 +42,11 @@ impl LookupPayer {
         Self { path: path.into() }
     }
 
+    /// The account of a peer's address, as a text.
+    pub(crate) fn text_of_peer(remote: SocketAddr) -> Arc<str> {
+        Arc::clone(&Self::peer(remote).path[1])
+    }
+
     /// All names, that of the line last.
     pub(crate) fn path(&self) -> &[Arc<str>] {
         &self.path

@@ -172,6 +172,15 @@ impl TokenReviews {
         self.lookups.pending()
     }
 
+    /// Who holds what a request takes while the token with this digest is reviewed: the token if it was accepted recently, otherwise the
+    /// client's address (IPv6: its /64). So unknown tokens cannot take the room of known ones that come from the same address.
+    pub fn waiting_payer(&self, digest: &TokenDigest, client: SocketAddr) -> Arc<str> {
+        if self.lookups.was_positive(digest) {
+            return format!("{:02x?}", digest.to_bytes()).into();
+        }
+        LookupPayer::text_of_peer(client)
+    }
+
     /// The outcome of the review of `token`: of one that runs already, or else of a new one, on the account of the client's address.
     pub fn review(
         &self,
