@@ -192,8 +192,7 @@ where
     let parts = StackParts {
         telemetry: Arc::clone(&telemetry),
         responses: memory,
-        rules: Arc::clone(&access.rules),
-        token_review_bytes: Arc::clone(&access.waiting),
+        auth: access.auth(),
         flow_control: Arc::clone(&flow_control),
         evaluator: admission.as_ref().map(AdmissionPolicies::evaluator),
         evictor: evictor.clone(),
@@ -291,6 +290,11 @@ impl ClientAccess {
             certificate,
             serve,
         })
+    }
+
+    /// The rules of authentication, and what requests may take whose tokens are reviewed.
+    fn auth(&self) -> (Arc<ArcSwap<AuthRules>>, Arc<ByteBudget>) {
+        (Arc::clone(&self.rules), Arc::clone(&self.waiting))
     }
 }
 
@@ -431,8 +435,8 @@ impl ForwardParts {
 struct StackParts {
     telemetry: Arc<Telemetry>,
     responses: Arc<ResponseMemory>,
-    rules: Arc<ArcSwap<AuthRules>>,
-    token_review_bytes: Arc<ByteBudget>,
+    /// The rules of authentication, and what requests may take whose tokens are reviewed.
+    auth: (Arc<ArcSwap<AuthRules>>, Arc<ByteBudget>),
     flow_control: Arc<FlowControl>,
     evaluator: Option<Arc<RequestEvaluator>>,
     evictor: Option<Arc<Evictor>>,
@@ -458,11 +462,9 @@ where
             settings::random(),
         );
         fairgate_base::turns::spawn_local_boxed(Rc::clone(&gate).run());
-        let auth = AuthLayer::new(
-            Arc::clone(&parts.rules),
-            Arc::clone(&parts.token_review_bytes),
-            context.clock.clone(),
-        );
+        let (rules, waiting) = &parts.auth;
+        let (rules, waiting) = (Arc::clone(rules), Arc::clone(waiting));
+        let auth = AuthLayer::new(rules, waiting, context.clock.clone());
         let hosted = match &parts.hosted {
             None => HostedLayer::none(),
             Some(hosted) => HostedLayer::new(

@@ -18,7 +18,11 @@ use crate::{
 };
 
 /// A gateway in front of `upstream` with these limits.
-fn gateway(upstream: &TestUpstream, limits: &Value, options: &ProcessOptions) -> GatewayProcess {
+pub(crate) fn gateway(
+    upstream: &TestUpstream,
+    limits: &Value,
+    options: &ProcessOptions,
+) -> GatewayProcess {
     let configuration = json!({
         "upstream": {"url": format!("http://{}", upstream.address)}, "dataCores": 2,
         "limits": limits,
@@ -26,7 +30,7 @@ fn gateway(upstream: &TestUpstream, limits: &Value, options: &ProcessOptions) ->
     GatewayProcess::with(configuration, options)
 }
 
-fn allowing_descriptors(number: u32) -> ProcessOptions {
+pub(crate) fn allowing_descriptors(number: u32) -> ProcessOptions {
     ProcessOptions {
         descriptors: Some(number),
         ..ProcessOptions::default()
@@ -459,111 +463,6 @@ async fn more_unknown_tokens_of_an_address_than_may_wait_for_a_review_get_429_wi
         .filter(|one| one.target.ends_with("/tokenreviews"))
         .count();
     assert!((1..=24).contains(&reviews), "{reviews} at a time");
-}
-
-/// Sends a head of 500 KiB with an unknown token, and a body that is not complete.
-fn with_large_head(mut stream: TcpStream) -> TcpStream {
-    let lines = format!("X: {}\r\n", "a".repeat(8000)).repeat(64);
-    let head = format!(
-        "POST /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer same\r\nContent-Length: 9\r\n{lines}\r\n"
-    );
-    stream.write_all(head.as_bytes()).unwrap();
-    stream
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_wait_for_a_review_take_bounded_memory() {
-    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
-    let limits = json!({"tokenReviewBytes": "4Mi"});
-    let process = gateway(&upstream, &limits, &allowing_descriptors(1024));
-    let held = || process.metric("fairgate_token_review_bytes").unwrap_or(0);
-    // One token has one review, however many requests wait for it. An address may have half of the memory, which are four such heads.
-    let mut waiting: Vec<_> = (0..4)
-        .map(|_| with_large_head(TcpStream::connect(process.address).unwrap()))
-        .collect();
-    wait_until("four wait", || held() > 4 * 500_000);
-    for _ in 0..20 {
-        let mut refused = with_large_head(TcpStream::connect(process.address).unwrap());
-        refused.set_read_timeout(Some(HANG)).unwrap();
-        let mut response = vec![0; 4096];
-        let read = refused.read(&mut response).unwrap();
-        let response = String::from_utf8_lossy(&response[..read]).to_lowercase();
-        assert!(response.starts_with("http/1.1 429 "), "{response}");
-        assert!(
-            response.contains("x-fairgate-reason: too-many-token-reviews"),
-            "{response}"
-        );
-    }
-    assert!(held() < 2 << 20, "{}", held());
-    // Another address has its part, and is charged for what its HTTP/2 streams may hold.
-    let before = held();
-    let elsewhere = connect_from_elsewhere(process.address).await;
-    let elsewhere = elsewhere.into_std().unwrap();
-    elsewhere.set_nonblocking(false).unwrap();
-    waiting.push(with_large_head(elsewhere));
-    wait_until("another address waits", || held() > before + 500_000);
-    let before = held();
-    let stream = connect_from_elsewhere(process.address).await;
-    let (client, connection) = h2::client::handshake(stream).await.unwrap();
-    tokio::spawn(connection);
-    let mut client = client.ready().await.unwrap();
-    let request = http::Request::post("http://gate/a").header("authorization", "Bearer same");
-    let unfinished = client.send_request(request.body(()).unwrap(), false);
-    wait_until("a stream waits", || held() > before + (256 << 10));
-    drop((unfinished, client, waiting));
-    wait_until("all is given back", || held() == 0);
-    let most = process.metric("fairgate_token_review_peak_bytes").unwrap();
-    assert!((5 * 500_000..=4 << 20).contains(&most), "{most}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_clients_of_queued_requests_may_have_sent_is_as_configured() {
-    let review = json!({
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {},
-        "status": {"authenticated": true, "user": {"username": "eve", "groups": ["system:authenticated"]}},
-    });
-    let upstream = TestUpstream::start(Speaks::Http1, move |sent| {
-        let path = sent.uri().path();
-        let reply = path.ends_with("/tokenreviews").then(|| review.to_string());
-        async move {
-            match reply {
-                Some(reply) => http::Response::new(full(reply)),
-                None => std::future::pending().await,
-            }
-        }
-    });
-    let configuration = json!({
-        "upstream": {"url": format!("http://{}", upstream.address)},
-        "limits": {"queuedBodyBytes": "1Mi"}, "flowControl": {"totalSeats": 1},
-    });
-    let process = GatewayProcess::with(configuration, &allowing_descriptors(1024));
-    let held = || process.metric("fairgate_stream_window_bytes").unwrap_or(0);
-    let stream = tokio::net::TcpStream::connect(process.address).await;
-    let (client, connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
-    tokio::spawn(connection);
-    let mut client = client.ready().await.unwrap();
-    let (mut open, mut refused) = (Vec::new(), 0);
-    // Two may wait: then a user has half of the memory.
-    for _ in 0..12 {
-        let request = http::Request::post("http://gate/api/v1/namespaces/a/configmaps")
-            .header("authorization", "Bearer eve")
-            .header("content-length", 1 << 20);
-        let (response, body) = client
-            .send_request(request.body(()).unwrap(), false)
-            .unwrap();
-        open.push((tokio::spawn(response), body));
-        client = soon(client.ready()).await.unwrap();
-    }
-    wait_until("two wait", || held() == 2 * (256 << 10));
-    for (response, _body) in open.iter_mut().rev().take(8) {
-        assert_eq!(soon(response).await.unwrap().unwrap().status(), 429);
-        refused += 1;
-    }
-    assert_eq!(refused, 8);
-    assert_eq!(
-        process.metric("fairgate_stream_window_peak_bytes"),
-        Some(2 * (256 << 10))
-    );
 }
 
 #[test]

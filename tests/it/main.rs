@@ -56,3 +56,4 @@ mod tidy;
 mod tidy_names;
 mod tls;
 mod tunnels;
+mod waiting_memory;

@@ -453,7 +453,8 @@ impl Evaluation {
         &mut self,
         dry: Option<(&mut D, &Call)>,
     ) -> Result<DrySeen, Unevaluated> {
-        let is_unknown = self.plan.fidelity > Fidelity::AsSent && self.strategy(None).is_none();
+        let is_unknown = self.plan.fidelity > Fidelity::AsSent
+            && (self.strategy(None).is_none() || self.is_merged_by_server());
         if self.plan.fidelity < Fidelity::DryRun && !is_unknown {
             return Ok(DrySeen::default());
         }

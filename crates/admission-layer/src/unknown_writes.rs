@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use fairgate_admission::Fidelity;
-use fairgate_apihttp::status_error::StatusError;
+use fairgate_apihttp::{
+    content_type::{PatchType, patch_type},
+    status_error::StatusError,
+};
 use fairgate_base::tasks;
 use fairgate_objects::custom::CustomSchema;
 use http::StatusCode;
@@ -12,7 +15,7 @@ use crate::{
     evaluate::{Evaluation, Unevaluated},
     object::evaluated_object::{self, WriteStrategy},
     replies::responses::{RefusedRequest, reasons},
-    request::facts::WriteFacts,
+    request::{facts::WriteFacts, write_request::WriteVerb},
 };
 
 impl Evaluation {
@@ -31,6 +34,15 @@ impl Evaluation {
             facts,
             schema.map_or_else(discovered, CustomSchema::has_status),
         )
+    }
+
+    /// Whether it is a patch whose lists only the server can merge: a strategic merge patch of a kind of Kubernetes that has no table here.
+    pub(crate) fn is_merged_by_server(&self) -> bool {
+        let facts = &self.plan.facts;
+        facts.verb == WriteVerb::Patch
+            && matches!(patch_type(&self.content_type), Ok(PatchType::Strategic))
+            && evaluated_object::is_of_kubernetes(&facts.group)
+            && !facts.has_table()
     }
 
     /// The schema by which the server prunes the body; `None` if it does not by any.

@@ -6,7 +6,7 @@ use fairgate_apihttp::{content_type::PatchType, status_error::StatusError};
 use fairgate_objects::{
     codec::{self, BodyFormat, DecodedObject, FieldValidation},
     custom::{self, CustomSchema},
-    defaults, metadata,
+    defaults, metadata, schema,
 };
 use serde_json::{Value, json};
 
@@ -202,6 +202,9 @@ impl BodyObject {
             let owner = owner.map(|owner| (owner, self.schema.as_ref()));
             let applied = strategy.apply(&mut object, old, facts, &self.fresh, owner);
             applied.map_err(|error| StatusError::bad_request(error.to_string()))?;
+        }
+        if self.has_defaults && self.fidelity > Fidelity::AsSent {
+            schema::add_nulls(facts.kind.each_ref().map(String::as_str), &mut object);
         }
         Ok(object)
     }

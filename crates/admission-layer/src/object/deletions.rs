@@ -7,7 +7,10 @@ use fairgate_apihttp::{deletion_checks, status_error::StatusError};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::{object::objects, request::facts::WriteFacts};
+use crate::{
+    object::objects,
+    request::{facts::WriteFacts, write_request::WriteVerb},
+};
 
 /// Checks the preconditions of a deletion.
 ///
@@ -24,9 +27,10 @@ pub(crate) fn check(options: &Value, old: &Value, facts: &WriteFacts) -> Result<
 
 /// Sets the options that the server chooses for an object.
 pub(crate) fn choose(options: &mut Value, old: &Value, facts: &WriteFacts) {
-    // As the storage of namespaces does, so that no later namespace of this name is deleted.
+    // As the storages of namespaces and of definitions do, so that no later one of this name is deleted.
     let uid = &old["metadata"]["uid"];
-    if is_of_namespace(facts) && options["preconditions"]["uid"].is_null() && uid.is_string() {
+    let names_uid = is_of_namespace(facts) || is_of_definition(facts);
+    if names_uid && options["preconditions"]["uid"].is_null() && uid.is_string() {
         options["preconditions"]["uid"] = uid.clone();
     }
     // As `BeforeDelete`, which takes a negative period for one second.
@@ -105,6 +109,13 @@ fn is_of_pod(facts: &WriteFacts) -> bool {
 
 fn is_of_namespace(facts: &WriteFacts) -> bool {
     facts.is_namespace() && facts.subresource.is_empty()
+}
+
+/// Whether it is a definition of custom resources that is deleted by its name.
+fn is_of_definition(facts: &WriteFacts) -> bool {
+    let of = (&*facts.group, &*facts.resource, &*facts.subresource);
+    facts.verb == WriteVerb::Delete
+        && of == ("apiextensions.k8s.io", "customresourcedefinitions", "")
 }
 
 fn check_namespace(options: &Value, old: &Value) -> Result<(), StatusError> {

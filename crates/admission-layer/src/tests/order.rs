@@ -286,6 +286,27 @@ fn the_preconditions_of_a_namespace_have_words_of_their_own() {
 }
 
 #[test]
+fn policies_see_the_uid_by_which_a_server_deletes_a_definition() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let resource = "apiextensions.k8s.io customresourcedefinitions";
+        world.enforce(&[policy(
+            "p",
+            resource,
+            "request.options.preconditions.uid != 'u'",
+        )]);
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+        world.store(
+            path,
+            json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1",
+                "metadata": {"name": "things.example.com", "uid": "u"}}),
+        );
+        let got = world.json("DELETE", path, &Value::Null).await;
+        assert_eq!(got.code, 422, "{got:?}");
+    });
+}
+
+#[test]
 fn policies_see_the_grace_period_that_a_pod_gets() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);

@@ -40,6 +40,42 @@ fn policies_see_the_name_and_the_uid_of_the_service_account() {
 }
 
 #[test]
+fn what_go_writes_as_null_is_there_for_policies() {
+    World::run(|| async {
+        let path = format!("{ACCOUNT}/token");
+        for (expression, code) in [
+            (
+                "has(object.spec.boundObjectRef) && object.spec.boundObjectRef == null",
+                200,
+            ),
+            (
+                "!has(object.spec.boundObjectRef) || object.spec.boundObjectRef.kind == 'Pod'",
+                422,
+            ),
+        ] {
+            let world = world(expression);
+            let got = world.json("POST", &path, &request(&json!({}), 900)).await;
+            assert_eq!(got.code, code, "{expression}: {got:?}");
+        }
+        let world = World::new(AdmissionMode::Enforce);
+        let claims = "/api/v1/namespaces/ns/persistentvolumeclaims";
+        let expression = "!has(object.spec.dataSource.apiGroup) || object.spec.dataSource.apiGroup == 'snapshot.storage.k8s.io'";
+        world.enforce(&[policy("p", " persistentvolumeclaims", expression)]);
+        for (source, code) in [
+            (json!({"kind": "PersistentVolumeClaim", "name": "c"}), 422),
+            (
+                json!({"kind": "VolumeSnapshot", "name": "s", "apiGroup": "snapshot.storage.k8s.io"}),
+                200,
+            ),
+        ] {
+            let body = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "n"}, "spec": {"dataSource": source}});
+            let got = world.json("POST", claims, &body).await;
+            assert_eq!(got.code, code, "{source}: {got:?}");
+        }
+    });
+}
+
+#[test]
 fn what_a_server_says_of_the_account_comes_before_a_denial() {
     World::run(|| async {
         let world = world("false");

@@ -19,11 +19,13 @@ pub mod canonical;
 pub mod docs;
 #[rustfmt::skip]
 mod generated;
+mod nulls;
 #[cfg(test)]
 mod tests;
 mod unread_parts;
 
 pub use generated::*;
+pub use nulls::add_nulls;
 pub use unread_parts::UnreadParts;
 
 /// What a value may be.

@@ -1,0 +1,119 @@
+//! Memory of requests that wait: for a review of their tokens, and in a queue.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+};
+
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use crate::{
+    abuse::{allowing_descriptors, gateway},
+    client::{HANG, connect_from_elsewhere, soon},
+    process::{GatewayProcess, wait_until},
+    upstream::{Speaks, TestUpstream, full},
+};
+
+/// Sends a head of 500 KiB with an unknown token, and a body that is not complete.
+fn with_large_head(mut stream: TcpStream) -> TcpStream {
+    let lines = format!("X: {}\r\n", "a".repeat(8000)).repeat(64);
+    let head = format!(
+        "POST /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer same\r\nContent-Length: 9\r\n{lines}\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_wait_for_a_review_take_bounded_memory() {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
+    let limits = json!({"tokenReviewBytes": "4Mi"});
+    let process = gateway(&upstream, &limits, &allowing_descriptors(1024));
+    let held = || process.metric("fairgate_token_review_bytes").unwrap_or(0);
+    // One token has one review, however many requests wait for it. An address may have half of the memory, which are four such heads.
+    let mut waiting: Vec<_> = (0..4)
+        .map(|_| with_large_head(TcpStream::connect(process.address).unwrap()))
+        .collect();
+    wait_until("four wait", || held() > 4 * 500_000);
+    for _ in 0..20 {
+        let mut refused = with_large_head(TcpStream::connect(process.address).unwrap());
+        refused.set_read_timeout(Some(HANG)).unwrap();
+        let mut response = vec![0; 4096];
+        let read = refused.read(&mut response).unwrap();
+        let response = String::from_utf8_lossy(&response[..read]).to_lowercase();
+        assert!(response.starts_with("http/1.1 429 "), "{response}");
+        assert!(
+            response.contains("x-fairgate-reason: too-many-token-reviews"),
+            "{response}"
+        );
+    }
+    assert!(held() < 2 << 20, "{}", held());
+    // Another address has its part, and is charged for what its HTTP/2 streams may hold.
+    let before = held();
+    let elsewhere = connect_from_elsewhere(process.address).await;
+    let elsewhere = elsewhere.into_std().unwrap();
+    elsewhere.set_nonblocking(false).unwrap();
+    waiting.push(with_large_head(elsewhere));
+    wait_until("another address waits", || held() > before + 500_000);
+    let before = held();
+    let stream = connect_from_elsewhere(process.address).await;
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let request = http::Request::post("http://gate/a").header("authorization", "Bearer same");
+    let unfinished = client.send_request(request.body(()).unwrap(), false);
+    wait_until("a stream waits", || held() > before + (256 << 10));
+    drop((unfinished, client, waiting));
+    wait_until("all is given back", || held() == 0);
+    let most = process.metric("fairgate_token_review_peak_bytes").unwrap();
+    assert!((5 * 500_000..=4 << 20).contains(&most), "{most}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_clients_of_queued_requests_may_have_sent_is_as_configured() {
+    let review = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {},
+        "status": {"authenticated": true, "user": {"username": "eve", "groups": ["system:authenticated"]}},
+    });
+    let upstream = TestUpstream::start(Speaks::Http1, move |sent| {
+        let path = sent.uri().path();
+        let reply = path.ends_with("/tokenreviews").then(|| review.to_string());
+        async move {
+            match reply {
+                Some(reply) => http::Response::new(full(reply)),
+                None => std::future::pending().await,
+            }
+        }
+    });
+    let configuration = json!({
+        "upstream": {"url": format!("http://{}", upstream.address)},
+        "limits": {"queuedBodyBytes": "1Mi"}, "flowControl": {"totalSeats": 1},
+    });
+    let process = GatewayProcess::with(configuration, &allowing_descriptors(1024));
+    let stream = tokio::net::TcpStream::connect(process.address).await;
+    let (client, connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let mut open = Vec::new();
+    // Two may wait: then a user has half of the memory.
+    for _ in 0..24 {
+        let request = http::Request::post("http://gate/api/v1/namespaces/a/configmaps")
+            .header("authorization", "Bearer eve")
+            .header("content-length", 1 << 20);
+        let (response, body) = client
+            .send_request(request.body(()).unwrap(), false)
+            .unwrap();
+        open.push((tokio::spawn(response), body));
+        client = soon(client.ready()).await.unwrap();
+    }
+    let is_refused = |(response, _): &(JoinHandle<_>, _)| response.is_finished();
+    wait_until("some are refused", || open.iter().any(is_refused));
+    for (response, _body) in open.into_iter().filter(is_refused) {
+        assert_eq!(response.await.unwrap().unwrap().status(), 429);
+    }
+    assert_eq!(
+        process.metric("fairgate_stream_window_peak_bytes"),
+        Some(2 * (256 << 10))
+    );
+}
