@@ -98,7 +98,12 @@ impl Evaluation {
                 };
             }
             Some(_) if !self.evaluator.guard => WriteCondition::None,
-            Some(evaluated) => self.condition(evaluated).await,
+            Some(evaluated) => {
+                if let Some(error) = self.plan.facts.findings.unversioned() {
+                    return Ok(self.refuse(call, error));
+                }
+                self.condition(evaluated).await
+            }
         };
         record.guarded(match &condition {
             WriteCondition::OfClient(_) | WriteCondition::OtherVersion => WriteGuard::Client,

@@ -50,7 +50,7 @@ impl CheckedBody<'_> {
         findings.note(self.wrong_uid());
         match self.old {
             Some(old) => {
-                findings.note(self.wrong_version(old));
+                self.note_version(old, findings);
                 findings.note(self.changed_identity(old));
             }
             None => findings.note(version(self.text("resourceVersion")).err()),
@@ -135,17 +135,17 @@ impl CheckedBody<'_> {
         Some(conflict(self.facts, &why))
     }
 
-    fn wrong_version(&self, old: &Value) -> Option<StatusError> {
+    fn note_version(&self, old: &Value, findings: &mut BodyFindings) {
         let (given, found) = (
             self.text("resourceVersion"),
             &old["metadata"]["resourceVersion"],
         );
         if given == found {
-            return None;
+            return;
         }
         match version(given) {
-            Err(error) => Some(error),
-            Ok(0) if !needs_version(self.facts, self.is_custom) => None,
+            Err(error) => findings.note(Some(error)),
+            Ok(0) if !needs_version(self.facts, self.is_custom) => {}
             Ok(0) => {
                 let detail = "must be specified for an update";
                 let error = ApiFieldError::invalid("metadata.resourceVersion", &json!(0), detail);
@@ -155,9 +155,9 @@ impl CheckedBody<'_> {
                     name,
                     ..
                 } = self.facts;
-                Some(StatusError::invalid(resource, group, name, &[error]))
+                findings.note_unversioned(StatusError::invalid(resource, group, name, &[error]));
             }
-            Ok(_) => Some(modified(self.facts)),
+            Ok(_) => findings.note(Some(modified(self.facts))),
         }
     }
 

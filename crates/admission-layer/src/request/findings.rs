@@ -14,6 +14,8 @@ pub(crate) struct BodyFindings {
     error: Option<Box<StatusError>>,
     /// Why it would have refused it if its namespace exists.
     late_error: Option<Box<StatusError>>,
+    /// Why it would refuse a write that states no version, if its kind needs one.
+    unversioned: Option<Box<StatusError>>,
 }
 
 impl BodyFindings {
@@ -29,6 +31,17 @@ impl BodyFindings {
         if self.late_error.is_none() {
             self.late_error = error.map(Box::new);
         }
+    }
+
+    /// Notes that the write has to state a version, and does not.
+    pub(crate) fn note_unversioned(&mut self, error: StatusError) {
+        self.note(Some(error.clone()));
+        self.unversioned = Some(Box::new(error));
+    }
+
+    /// What the server says of the version that the write does not state. One that is inserted here would have it accepted.
+    pub(crate) fn unversioned(&self) -> Option<&StatusError> {
+        self.unversioned.as_deref()
     }
 
     pub(crate) fn error(&self) -> Option<&StatusError> {

@@ -56,6 +56,38 @@ fn forged_metadata_of_a_new_object_does_not_exempt_it() {
 }
 
 #[test]
+fn a_dry_run_merges_the_lists_of_kinds_without_a_table() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+        let object = |label: &str| {
+            json!({"kind": "CustomResourceDefinition", "apiVersion": "apiextensions.k8s.io/v1",
+                "metadata": {"name": "things.example.com", "labels": {"seen": label}}})
+        };
+        world.store(path, object("old"));
+        world.inside.answer = Rc::new(move |_| Response::new(object("merged").to_string()));
+        for (expression, code, sent) in [
+            ("object.metadata.labels.seen == 'merged'", 200, 2),
+            ("object.metadata.labels.seen == 'sent'", 422, 3),
+        ] {
+            let resource = "apiextensions.k8s.io customresourcedefinitions";
+            world.enforce(&[policy("p", resource, expression)]);
+            let patch = br#"{"metadata":{"labels":{"seen":"sent"}}}"#;
+            let media = "application/strategic-merge-patch+json";
+            let call = world.call("PATCH", path, media, patch.to_vec().into());
+            let got = world.send(call).await;
+            assert_eq!(got.code, code, "{expression}: {got:?}");
+            let targets = world.targets();
+            assert_eq!(targets.len(), sent, "{targets:?}");
+            assert!(
+                targets.iter().any(|target| target.contains("dryRun=All")),
+                "{targets:?}"
+            );
+        }
+    });
+}
+
+#[test]
 fn the_namespace_that_policies_see_is_that_of_the_url() {
     World::run(|| async {
         let world = World::new(AdmissionMode::Enforce);

@@ -115,6 +115,33 @@ fn g02_without_the_guard_the_write_is_forwarded_as_it_is_and_counted() {
 }
 
 #[test]
+fn a_write_that_a_server_refuses_for_want_of_a_version_is_not_given_one() {
+    World::run(|| async {
+        let world = World::guarded();
+        world.enforce(&[policy("p", "policy poddisruptionbudgets", "true")]);
+        let path = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets/b";
+        let budget = |version: &str| {
+            json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"minAvailable": 1},
+                "metadata": {"name": "b", "namespace": "ns", "resourceVersion": version}})
+        };
+        let mut stored = budget("7");
+        stored["metadata"]["uid"] = json!("u");
+        world.store(path, stored);
+        for version in ["", "0"] {
+            let got = world.json("PUT", path, &budget(version)).await;
+            assert_eq!(got.code, 422, "{version:?}: {got:?}");
+            let message = got.message();
+            assert!(
+                message.ends_with("Invalid value: 0: must be specified for an update"),
+                "{message}"
+            );
+        }
+        assert!(world.sent().iter().all(|one| one.method == "GET"));
+        assert_eq!(world.json("PUT", path, &budget("7")).await.code, 200);
+    });
+}
+
+#[test]
 fn an_object_that_changes_all_the_time_ends_with_the_conflict() {
     World::run(|| async {
         let mut world = World::guarded();
