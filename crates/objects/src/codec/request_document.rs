@@ -9,6 +9,7 @@
 //!
 //! Not here: what the object is ([`decode_body`]), and how a patch applies.
 
+mod any_order;
 mod duplicates;
 mod insert;
 mod json_as_yaml;
@@ -136,6 +137,17 @@ pub fn read<'a>(
                 .to_owned()
                 .into(),
         );
+    }
+    // A directive begins with `$`, which may be escaped.
+    let may_have_any = || body.iter().any(|byte| matches!(byte, b'$' | b'\\'));
+    if matches!(ty, DocumentType::StrategicPatch)
+        && may_have_any()
+        && let Some(list) = any_order::list_in_any_order(&tape.root().to_value())
+    {
+        return Err(format!(
+            "the patch sets and deletes a value of {list:?}, and kube-apiserver does that in any order"
+        )
+        .into());
     }
     // The server refuses one in any member, also in one that is removed here.
     if let (DocumentType::Unstructured { version, kind }, Some(number)) =
