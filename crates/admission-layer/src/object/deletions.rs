@@ -33,8 +33,9 @@ pub(crate) fn choose(options: &mut Value, old: &Value, facts: &WriteFacts) {
     if names_uid && options["preconditions"]["uid"].is_null() && uid.is_string() {
         options["preconditions"]["uid"] = uid.clone();
     }
-    // As `BeforeDelete`, which takes a negative period for one second.
-    if grace_period(options).is_some_and(|period| period < 0) {
+    // As `BeforeDelete`, which takes a negative period for one second. The storages of namespaces and definitions ask policies before that, the first time.
+    let is_first = names_uid && old["metadata"]["deletionTimestamp"].is_null();
+    if !is_first && grace_period(options).is_some_and(|period| period < 0) {
         set_grace_period(options, 1);
     }
     let is_pod = is_of_pod(facts);

@@ -277,6 +277,16 @@ fn the_preconditions_of_a_namespace_have_words_of_their_own() {
         world.store(path, stored);
         let got = world.json("DELETE", path, &Value::Null).await;
         assert_eq!(got.code, 422, "the server adds the UID: {got:?}");
+        let negative = policy(
+            "p",
+            " namespaces",
+            "request.options.gracePeriodSeconds == -1",
+        );
+        world.enforce(&[negative]);
+        let options = json!({"gracePeriodSeconds": -1});
+        let got = world.json("DELETE", path, &options).await;
+        assert_eq!(got.code, 200, "the server leaves the period: {got:?}");
+        world.enforce(&[policy("p", " namespaces", expression)]);
         let options = json!({"preconditions": {"uid": "w"}});
         let got = world.json("DELETE", path, &options).await;
         let message = "Operation cannot be fulfilled on namespaces \"ns\": Precondition failed: UID in precondition: w, \
