@@ -30,7 +30,9 @@ func TestNoPatchPassesPoliciesByChance(t *testing.T) {
 		}
 	}
 	capabilities := `{"spec":{"template":{"spec":{"containers":[{"name":"c","securityContext":{"capabilities":{"drop":["ALL"],"$deleteFromPrimitiveList/drop":["ALL"]}}}]}}}}`
-	for _, patch := range []string{capabilities, strings.Replace(capabilities, "$delete", `\u0024delete`, 1), `{"metadata":{"finalizers":["example.com/keep"],"$deleteFromPrimitiveList/finalizers":["example.com/keep"]}}`} {
+	for _, patch := range []string{capabilities, strings.Replace(capabilities, "$delete", `\u0024delete`, 1), `{"metadata":{"finalizers":["example.com/keep"],"$deleteFromPrimitiveList/finalizers":["example.com/keep"]}}`,
+		// With an order, the list is merged first.
+		`{"metadata":{"finalizers":["example.com/keep"],"$deleteFromPrimitiveList/finalizers":["example.com/keep"],"$setElementOrder/finalizers":["example.com/keep"]}}`} {
 		for of, options := range []FairgateOptions{{Fidelity: "completed"}, {Fidelity: "completed", Guard: true}, {Fidelity: "dryRun"}} {
 			options.Admission = "enforce"
 			gateway := evaluatingFairgate(t, options)

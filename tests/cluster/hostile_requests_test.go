@@ -3,15 +3,16 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
+	"flag"
 	"fmt"
-	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
+
+var hostileOnly = flag.Int("hostile-only", -1, "try all hostile writes in this way to evaluate alone")
 
 // A hostileBed has two servers, one of which enforces policies, and a gateway before the other one.
 type hostileBed struct {
@@ -118,8 +119,8 @@ const hostileStride = 4
 
 func hostileOptions() []FairgateOptions {
 	all := []FairgateOptions{{Fidelity: "completed"}, {Fidelity: "completed", Guard: true}, {Fidelity: "dryRun"}, {Fidelity: "completed", Source: "overlay", AdmissionHosted: true, Eviction: "authoritative"}}
-	if only, err := strconv.Atoi(os.Getenv("HOSTILE_ONLY")); err == nil {
-		return all[only : only+1]
+	if *hostileOnly >= 0 {
+		return all[*hostileOnly : *hostileOnly+1]
 	}
 	return all
 }
@@ -228,6 +229,43 @@ func TestNobodyWithoutRightsHearsOfPolicies(t *testing.T) {
 		}
 		fmt.Printf("POWERLESS %s %v %s: by code %v, %d hear of policies\n", options.Fidelity, options.Guard, options.Source, counts, heard)
 	}
+}
+
+// The same over HTTP/2, which both sides read by other means.
+func TestNoRequestPassesPoliciesByItsFrames(t *testing.T) {
+	aboutEvaluatingFairgate(t)
+	ctx := inTime(t, 20*time.Minute)
+	bed := startHostileBed(t, ctx)
+	bed.through(t, ctx, hostileOptions()[0])
+	var rows []hostileRow
+	for _, row := range append(hostilePaths(), hostileHeads()...) {
+		if row.version == "" {
+			rows = append(rows, row)
+		}
+	}
+	answers, counts, open := make([][2]hostileAnswer, len(rows)), map[int]int{}, 0
+	atOnce(t, len(rows), func(number int) (err error) {
+		for side, at := range bed.sides() {
+			if answers[number][side], err = sendHostileHTTP2(ctx, at, bed.denied, rows[number]); err != nil {
+				return fmt.Errorf("%s: %w", rows[number], err)
+			}
+		}
+		return nil
+	})
+	for number, row := range rows {
+		want, got := answers[number][0], answers[number][1]
+		counts[want.code]++
+		isRefused := got.code == 0 || got.code/100 == 4
+		if want.code == got.code && (want.message == got.message || !want.isDenied()) || isRefused && (!want.isDenied() || !got.isDenied()) && (want.code/100 != 2 || got.reason == "forbidden") {
+			continue
+		}
+		if got.code/100 == 5 && want.code/100 != 2 && !want.isDenied() {
+			continue
+		}
+		open++
+		t.Errorf("%s\n  server  %d %s\n  gateway %d %s %s", row, want.code, around(want.message, got.message), got.code, got.reason, around(got.message, want.message))
+	}
+	fmt.Printf("FRAMES %d rows, by code %v, %d differ\n", len(rows), counts, open)
 }
 
 // Whatever a request looks like on the wire: where a server asks its policies, the gateway does, and shows them the same.
