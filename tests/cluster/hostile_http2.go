@@ -32,7 +32,7 @@ func (r hostileRow) fields(host string) (fields []hpack.HeaderField, body string
 }
 
 // sendHostileHTTP2 sends the frames of a row as a user, on a connection of its own. A stream or connection that is ended is no response.
-func sendHostileHTTP2(ctx context.Context, at Endpoint, config *tls.Config, row hostileRow) (answer hostileAnswer, err error) {
+func sendHostileHTTP2(ctx context.Context, at Endpoint, config *tls.Config, row hostileRow, patience time.Duration) (answer hostileAnswer, err error) {
 	base, err := url.Parse(at.URL)
 	if err != nil {
 		return answer, err
@@ -44,7 +44,7 @@ func sendHostileHTTP2(ctx context.Context, at Endpoint, config *tls.Config, row 
 		return answer, err
 	}
 	defer stream.Close()
-	if err := stream.SetDeadline(time.Now().Add(hostilePatience)); err != nil {
+	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
 		return answer, err
 	}
 	fields, body := row.fields(base.Host)

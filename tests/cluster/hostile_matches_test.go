@@ -154,7 +154,7 @@ func TestPoliciesMatchAsInAServer(t *testing.T) {
 	last := row("POST", "@ns/configmaps?dryRun=All", jsonType, `{"metadata":{"name":"probe"}}`)
 	for _, at := range bed.sides() {
 		succeeds(t, poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
-			answer, err := sendHostile(ctx, at, users[len(users)-1], last)
+			answer, err := sendHostile(ctx, at, users[len(users)-1], last, hostilePatience[0])
 			return len(answer.warnings) > 0, err
 		}))
 	}
@@ -162,7 +162,7 @@ func TestPoliciesMatchAsInAServer(t *testing.T) {
 	answers := make([][2]hostileAnswer, count)
 	atOnce(t, count, func(number int) (err error) {
 		for side, at := range bed.sides() {
-			if answers[number][side], err = sendHostile(ctx, at, users[number%len(users)], rows[number/len(users)]); err != nil {
+			if answers[number][side], err = sendHostile(ctx, at, users[number%len(users)], rows[number/len(users)], hostilePatience[1]); err != nil {
 				return err
 			}
 		}

@@ -146,13 +146,32 @@ type hostileAnswer struct {
 	warnings        []string // of policies
 }
 
-// hostilePatience is how long a response may take: one that a server withholds says nothing.
-const hostilePatience = 10 * time.Second
+// hostilePatience is how long a response may take: one that both sides withhold says nothing. Where only one does, both are asked again and
+// given more time, so that no slow machine decides.
+var hostilePatience = []time.Duration{10 * time.Second, 2 * time.Minute}
+
+// sendsHostile sends a row to one side.
+type sendsHostile func(ctx context.Context, at Endpoint, config *tls.Config, row hostileRow, patience time.Duration) (hostileAnswer, error)
+
+// askBoth sends a row to two sides.
+func askBoth(ctx context.Context, sides []Endpoint, config *tls.Config, row hostileRow, send sendsHostile) (answers [2]hostileAnswer, err error) {
+	for _, patience := range hostilePatience {
+		for side, at := range sides {
+			if answers[side], err = send(ctx, at, config, row, patience); err != nil {
+				return answers, fmt.Errorf("%s: %w", row, err)
+			}
+		}
+		if (answers[0].code == 0) == (answers[1].code == 0) {
+			break
+		}
+	}
+	return answers, nil
+}
 
 var hostileVarying = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|10\.\d+\.\d+\.\d+|\bg[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
 
 // sendHostile sends the bytes of a row as a user, on a connection of its own.
-func sendHostile(ctx context.Context, at Endpoint, config *tls.Config, row hostileRow) (answer hostileAnswer, err error) {
+func sendHostile(ctx context.Context, at Endpoint, config *tls.Config, row hostileRow, patience time.Duration) (answer hostileAnswer, err error) {
 	base, err := url.Parse(at.URL)
 	if err != nil {
 		return answer, err
@@ -164,7 +183,7 @@ func sendHostile(ctx context.Context, at Endpoint, config *tls.Config, row hosti
 		return answer, err
 	}
 	defer stream.Close()
-	if err := stream.SetDeadline(time.Now().Add(hostilePatience)); err != nil {
+	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
 		return answer, err
 	}
 	// Whoever refuses a request may close the connection before all is written.
