@@ -1,7 +1,7 @@
 //! The user of a request.
 //!
 //! Not here: how a user is authenticated (`auth`), and how it is sent to the upstream
-//! ([`identity_headers`](super::identity_headers)).
+//! ([`identity_headers`]).
 
 pub(crate) mod header_names;
 pub mod identity_headers;

@@ -8,7 +8,7 @@
 //! [`ClientBody::poll_read_ahead`](fairgate_call::ClientBody::poll_read_ahead) makes room.
 //!
 //! A client may also close its sending side only, and wait for its reply. Both look the same until something is
-//! sent; [`super::disconnect`] decides. A registration is also used to wake its connection when the phase of the
+//! sent; `connection/disconnect.rs` decides. A registration is also used to wake its connection when the phase of the
 //! drain changes.
 
 use std::{

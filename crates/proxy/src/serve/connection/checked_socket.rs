@@ -1,7 +1,7 @@
 //! A client's connection, as hyper reads and writes it.
 //!
 //! Three things are done here that hyper does not do. Bytes from the client are parsed before hyper reads them, so that
-//! it gets no more than one HTTP/1 message at a time ([`super::http1`]), and floods of HTTP/2 frames end the connection
+//! it gets no more than one HTTP/1 message at a time ([`http1`](crate::serve::wire::http1)), and floods of HTTP/2 frames end the connection
 //! ([`super::http2`]). A client that does not read is disconnected. And unread bytes are read and discarded before
 //! the connection is closed; otherwise the kernel would reset it, and the client could lose a reply that it has not
 //! read.

@@ -2,7 +2,7 @@
 //!
 //! hyper keeps two buffers of 8 KiB for each connection, idle or not, and clients keep connections for when they need
 //! them. So hyper is dropped when a connection has been idle for a while, and made again when the client sends something. The
-//! reader of the connection ([`super::http1`]) stays: it knows what the next bytes belong to, and gives hyper none that are
+//! reader of the connection ([`http1`](crate::serve::wire::http1)) stays: it knows what the next bytes belong to, and gives hyper none that are
 //! not of the current request, so nothing is lost with hyper. hyper is made again in the same way for a head with more lines than it has
 //! room for by default, since room for the most that a head may have costs every request.
 

@@ -1,7 +1,7 @@
 //! The state of an HTTP/1 connection: what its next bytes belong to.
 //!
 //! The reader of the connection ([`super::http1`]) follows the bytes and passes them to hyper one message at a time;
-//! the service ([`super::connection_service`]) knows how hyper parsed the head. Together they know where each
+//! the service (`connection/connection_service.rs`) knows how hyper parsed the head. Together they know where each
 //! request ends, so that no byte of one is ever taken for a part of another.
 //!
 //! Both sides run on the same thread, and a lock is never contended. It is there because hyper's `upgrade` needs a
