@@ -33,7 +33,7 @@ use crate::cache::{CacheBounds, EntryLife, ExpiringCache};
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit, tasks};
 use fairgate_core::time::Time;
 
-pub(crate) use payer::LookupPayer;
+pub(crate) use payer::{LookupPayer, network_and_address};
 use turns::{LookupTurns, PendingTurn};
 
 /// How long an account is no stranger after a positive result.

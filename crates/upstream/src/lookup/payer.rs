@@ -23,28 +23,13 @@ impl LookupPayer {
     /// The account of a peer's address, which is one of its network, and whose lines are connections. An IPv4 address is one of its
     /// /24. A host with IPv6 has a /64, which is the account; a site has at least a /56 and often a /48, which is the network.
     pub(crate) fn peer(remote: SocketAddr) -> Self {
-        let prefix = |address: Ipv6Addr, length: u32| {
-            let rest = u128::BITS - length;
-            IpAddr::from(Ipv6Addr::from_bits(address.to_bits() >> rest << rest))
-        };
-        let (network, address) = match remote.ip().to_canonical() {
-            IpAddr::V6(address) => (prefix(address, 48), prefix(address, 64)),
-            IpAddr::V4(address) => {
-                let network = Ipv4Addr::from_bits(address.to_bits() & !0xff);
-                (network.into(), address.into())
-            }
-        };
+        let (network, address) = network_and_address(remote);
         let path = [
             network.to_string().into(),
             address.to_string().into(),
             remote.port().to_string().into(),
         ];
         Self { path: path.into() }
-    }
-
-    /// The account of a peer's address, as a text.
-    pub(crate) fn text_of_peer(remote: SocketAddr) -> Arc<str> {
-        Arc::clone(&Self::peer(remote).path[1])
     }
 
     /// All names, that of the line last.
@@ -55,6 +40,21 @@ impl LookupPayer {
     /// The names of the account.
     pub(crate) fn account(&self) -> &[Arc<str>] {
         &self.path[..self.path.len() - 1]
+    }
+}
+
+/// The network of a peer, and what counts as its address: an IPv6 host may choose the rest.
+pub(crate) fn network_and_address(remote: SocketAddr) -> (IpAddr, IpAddr) {
+    let prefix = |address: Ipv6Addr, length: u32| {
+        let rest = u128::BITS - length;
+        IpAddr::from(Ipv6Addr::from_bits(address.to_bits() >> rest << rest))
+    };
+    match remote.ip().to_canonical() {
+        IpAddr::V6(address) => (prefix(address, 48), prefix(address, 64)),
+        IpAddr::V4(address) => {
+            let network = Ipv4Addr::from_bits(address.to_bits() & !0xff);
+            (network.into(), address.into())
+        }
     }
 }
 

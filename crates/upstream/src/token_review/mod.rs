@@ -30,6 +30,7 @@ use crate::{
     client::RequestError,
     lookup::{
         Lookup, LookupCache, LookupFailure, LookupPayer, LookupSettings, PendingLookup, Retention,
+        network_and_address,
     },
     review::{RetryPolicy, ReviewTransport, post},
 };
@@ -178,7 +179,7 @@ impl TokenReviews {
         if self.lookups.was_positive(digest) {
             return format!("{:02x?}", digest.to_bytes()).into();
         }
-        LookupPayer::text_of_peer(client)
+        network_and_address(client).1.to_string().into()
     }
 
     /// The outcome of the review of `token`: of one that runs already, or else of a new one, on the account of the client's address.
