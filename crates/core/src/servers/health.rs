@@ -175,17 +175,23 @@ impl Health {
     /// It may have all its seats at once: there is no other server that could serve meanwhile.
     pub fn skip_slow_start(&mut self) {
         self.warming_since = None;
-        self.is_on_trial = false;
+        self.end_trial();
     }
 
     /// It answered a request. Whether that ends a trial.
     pub fn answered(&mut self, now: Time) -> bool {
         let ends = self.is_on_trial && self.state == ServerState::Ready;
         if ends {
-            self.is_on_trial = false;
+            self.end_trial();
             self.warming_since = Some(now);
         }
         ends
+    }
+
+    /// Forgets that it let requests hang: what happens to it next is something else.
+    fn end_trial(&mut self) {
+        self.is_on_trial = false;
+        self.reason = None;
     }
 
     /// A request found that no connection can be opened. Whether the state changed.
@@ -193,9 +199,10 @@ impl Health {
         self.eject(now, EjectionReason::NotConnected)
     }
 
-    /// Requests failed, although probes may succeed. Whether the state changed.
+    /// Requests failed, although probes may succeed. Whether the state changed: a server that is not ready is not to answer, and gets no
+    /// requests anyway.
     pub fn requests_fail(&mut self, now: Time, reason: EjectionReason) -> bool {
-        if self.state == ServerState::Ejected {
+        if self.state != ServerState::Ready {
             return false;
         }
         let is_relapse = self.warming_since.is_some() && now.since(self.since) < FORGIVEN_AFTER;

@@ -383,6 +383,23 @@ fn a_server_that_let_requests_hang_gets_one_at_a_time_until_it_answers_one() {
     assert_eq!(health.capacity(at(60_000), 100), 10);
     assert_eq!(health.capacity(at(70_000), 100), 100);
     assert!(!health.answered(at(70_000)), "nothing changes");
+    // What happens to it later has nothing to do with that.
+    assert!(health.probed(at(80_000), ServerProbe::NotReady));
+    assert!(health.probed(at(81_000), ServerProbe::Ready));
+    assert!(!health.is_on_trial());
+    assert_eq!(health.capacity(at(91_000), 100), 100);
+}
+
+#[test]
+fn a_server_that_shuts_down_does_not_fail_the_requests_that_wait_there() {
+    for reason in [EjectionReason::Hanging, EjectionReason::Failing] {
+        let mut health = Health::new(at(0));
+        assert!(health.probed(at(0), ServerProbe::NotReady));
+        assert!(!health.requests_fail(at(1_000), reason));
+        assert_eq!(health.state(), ServerState::NotReady);
+        assert!(health.probed(at(1_001), ServerProbe::Ready));
+        assert!(!health.is_on_trial());
+    }
 }
 
 #[test]
