@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"net/url"
 	"strings"
 	"time"
 
@@ -33,21 +32,12 @@ func (r hostileRow) fields(host string) (fields []hpack.HeaderField, body string
 
 // sendHostileHTTP2 sends the frames of a row as a user, on a connection of its own. A stream or connection that is ended is no response.
 func sendHostileHTTP2(ctx context.Context, at Endpoint, config *tls.Config, row hostileRow, patience time.Duration) (answer hostileAnswer, err error) {
-	base, err := url.Parse(at.URL)
-	if err != nil {
-		return answer, err
-	}
-	config = config.Clone()
-	config.NextProtos = []string{"h2"}
-	stream, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", base.Host)
+	stream, host, err := dialHostile(ctx, at, config, "h2", patience)
 	if err != nil {
 		return answer, err
 	}
 	defer stream.Close()
-	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
-		return answer, err
-	}
-	fields, body := row.fields(base.Host)
+	fields, body := row.fields(host)
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	for _, field := range fields {

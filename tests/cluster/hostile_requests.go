@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -170,24 +171,29 @@ func askBoth(ctx context.Context, sides []Endpoint, config *tls.Config, row host
 
 var hostileVarying = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|10\.\d+\.\d+\.\d+|\bg[bcdfghjklmnpqrstvwxz2456789]{5}\b`)
 
-// sendHostile sends the bytes of a row as a user, on a connection of its own.
-func sendHostile(ctx context.Context, at Endpoint, config *tls.Config, row hostileRow, patience time.Duration) (answer hostileAnswer, err error) {
+// dialHostile opens a connection of a user that speaks this protocol for as long as patience lasts, and names the host.
+func dialHostile(ctx context.Context, at Endpoint, config *tls.Config, protocol string, patience time.Duration) (stream net.Conn, host string, err error) {
 	base, err := url.Parse(at.URL)
 	if err != nil {
-		return answer, err
+		return nil, "", err
 	}
 	config = config.Clone()
-	config.NextProtos = []string{"http/1.1"}
-	stream, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", base.Host)
+	config.NextProtos = []string{protocol}
+	if stream, err = (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", base.Host); err != nil {
+		return nil, "", err
+	}
+	return stream, base.Host, stream.SetDeadline(time.Now().Add(patience))
+}
+
+// sendHostile sends the bytes of a row as a user, on a connection of its own.
+func sendHostile(ctx context.Context, at Endpoint, config *tls.Config, row hostileRow, patience time.Duration) (answer hostileAnswer, err error) {
+	stream, host, err := dialHostile(ctx, at, config, "http/1.1", patience)
 	if err != nil {
 		return answer, err
 	}
 	defer stream.Close()
-	if err := stream.SetDeadline(time.Now().Add(patience)); err != nil {
-		return answer, err
-	}
 	// Whoever refuses a request may close the connection before all is written.
-	_, _ = stream.Write(row.wire(base.Host))
+	_, _ = stream.Write(row.wire(host))
 	method := row.method
 	if method == "CONNECT" {
 		method = "GET" // its response would have no body
