@@ -26,7 +26,7 @@ use fairgate_base::{
     clock::Clock,
     log_limit::LogLimit,
 };
-use fairgate_call::{Call, ClientBody, Identity, Inbound, Refusal, Reply, RequestKind};
+use fairgate_call::{Call, ClientBody, Identity, Inbound, Refusal, Reply, RequestKind, head_bytes};
 use fairgate_core::{
     digest::{RequestDigest, RequestInfo},
     time::Time,
@@ -122,7 +122,12 @@ where
                 },
             },
             Ok((parsed, AuthOutcome::Review(review))) => Authenticated {
-                state: self.wait(parsed, review, &rules),
+                state: match self.wait(parsed, review, &rules) {
+                    Ok(waiting) => State::Reviewing { waiting },
+                    Err(refusal) => State::Refused {
+                        refusal: Some(refusal),
+                    },
+                },
             },
         }
     }
@@ -159,24 +164,26 @@ where
     S: Service<Call, Response = Reply, Error = Refusal> + Clone,
 {
     /// Waits for a review, if there is room for what the request takes meanwhile. Otherwise the review goes on all the same: the client
-    /// may send the request again.
-    fn wait(&self, parsed: Parsed, review: Box<PendingReview>, rules: &Arc<AuthRules>) -> State<S> {
+    /// may send the request again. Few requests come here, so it is kept out of the path of all others: inlined, it costs each of them a
+    /// copy.
+    #[inline(never)]
+    fn wait(
+        &self,
+        parsed: Parsed,
+        review: Box<PendingReview>,
+        rules: &Arc<AuthRules>,
+    ) -> Result<Box<AwaitingReview<S>>, Refusal> {
         let mut held = self.waiting.share(review.payer().clone());
         if !held.take(held_bytes(&parsed.inbound.request)) {
-            let received = parsed.inbound.received;
-            return State::Refused {
-                refusal: Some(too_many_reviews(&NO_ROOM, received)),
-            };
+            return Err(too_many_reviews(&NO_ROOM, parsed.inbound.received));
         }
-        State::Reviewing {
-            waiting: Box::new(AwaitingReview {
-                review,
-                parsed: Some(parsed),
-                rules: Arc::clone(rules),
-                inner: self.inner.clone(),
-                _held: held,
-            }),
-        }
+        Ok(Box::new(AwaitingReview {
+            review,
+            parsed: Some(parsed),
+            rules: Arc::clone(rules),
+            inner: self.inner.clone(),
+            _held: held,
+        }))
     }
 }
 
