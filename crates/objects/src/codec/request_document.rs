@@ -145,7 +145,7 @@ pub fn read<'a>(
         && let Some(list) = any_order::list_in_any_order(&tape.root().to_value())
     {
         return Err(format!(
-            "the patch sets and deletes a value of {list:?}, and kube-apiserver does that in any order"
+            "the patch sets and deletes a value of {list:?}, and kube-apiserver does that in any order: add \"$setElementOrder/{list}\""
         )
         .into());
     }
