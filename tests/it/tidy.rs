@@ -4,6 +4,7 @@
 //! The tests read text, so a name in a string counts, too; comments do not.
 
 mod circles;
+mod crates_page;
 mod dependencies;
 mod documents;
 mod profiles;

@@ -8,7 +8,7 @@ use std::{
 use super::{files, nothing_is, read};
 
 /// The crates of the workspace, by folder, and the manifests of those below `crates`.
-fn folders() -> Vec<String> {
+pub(super) fn folders() -> Vec<String> {
     let manifests = files("crates", "toml").into_iter();
     let folders = manifests
         .filter(|path| path.ends_with("Cargo.toml"))
@@ -17,7 +17,7 @@ fn folders() -> Vec<String> {
 }
 
 /// The packages that a manifest names in a section, without those of other targets.
-fn named_in(folder: &str, section: &str) -> Vec<String> {
+pub(super) fn named_in(folder: &str, section: &str) -> Vec<String> {
     let manifest = read(Path::new(folder).join("Cargo.toml"));
     let Some((_, rest)) = manifest.split_once(&format!("\n[{section}]\n")) else {
         return Vec::new();

@@ -8,7 +8,7 @@ use std::{fmt::Write as _, fs, path::Path};
 use fairgate::observe::catalogue::{CELL_METRICS, FACADE_METRICS, MetricDef};
 
 /// Compares a page with what was generated.
-fn is_up_to_date(page: &str, generated: &str) {
+pub(super) fn is_up_to_date(page: &str, generated: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     if std::env::var_os("FAIRGATE_BLESS").is_some() {
         fs::write(&path, generated).unwrap();
