@@ -11,18 +11,31 @@ use tokio::task::JoinHandle;
 use crate::{
     abuse::{allowing_descriptors, gateway},
     client::{HANG, connect_from_elsewhere, soon},
-    process::{GatewayProcess, wait_until},
+    process::{GatewayProcess, ProcessOptions, wait_until},
     upstream::{Speaks, TestUpstream, full},
 };
 
 /// Sends a head of 500 KiB with an unknown token, and a body that is not complete.
-fn with_large_head(mut stream: TcpStream) -> TcpStream {
+fn with_large_head(stream: TcpStream) -> TcpStream {
+    send_large_head(stream, "same", 9)
+}
+
+/// Sends a head of 500 KiB with a token, for a body of so many bytes.
+fn send_large_head(mut stream: TcpStream, token: &str, length: usize) -> TcpStream {
     let lines = format!("X: {}\r\n", "a".repeat(8000)).repeat(64);
     let head = format!(
-        "POST /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer same\r\nContent-Length: 9\r\n{lines}\r\n"
+        "POST /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n{lines}\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream
+}
+
+/// The beginning of the response.
+fn response_head(stream: &mut TcpStream) -> String {
+    stream.set_read_timeout(Some(HANG)).unwrap();
+    let mut response = vec![0; 4096];
+    let read = stream.read(&mut response).unwrap();
+    String::from_utf8_lossy(&response[..read]).to_lowercase()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,10 +51,7 @@ async fn requests_that_wait_for_a_review_take_bounded_memory() {
     wait_until("four wait", || held() > 4 * 500_000);
     for _ in 0..20 {
         let mut refused = with_large_head(TcpStream::connect(process.address).unwrap());
-        refused.set_read_timeout(Some(HANG)).unwrap();
-        let mut response = vec![0; 4096];
-        let read = refused.read(&mut response).unwrap();
-        let response = String::from_utf8_lossy(&response[..read]).to_lowercase();
+        let response = response_head(&mut refused);
         assert!(response.starts_with("http/1.1 429 "), "{response}");
         assert!(
             response.contains("x-fairgate-reason: too-many-token-reviews"),
@@ -116,4 +126,53 @@ async fn what_clients_of_queued_requests_may_have_sent_is_as_configured() {
         process.metric("fairgate_stream_window_peak_bytes"),
         Some(2 * (256 << 10))
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_heads_of_queued_requests_take_bounded_memory() {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
+    let configuration = json!({
+        "upstream": {"url": format!("http://{}", upstream.address)},
+        "authentication": {"tokenFile": "tokens"},
+        "limits": {"queuedHeaderBytes": "2Mi"}, "flowControl": {"totalSeats": 1},
+        "timeouts": {"request": "20m"},
+    });
+    let options = ProcessOptions {
+        tokens: "eve-token,eve,1\nmallory-token,mallory,2\n",
+        ..allowing_descriptors(1024)
+    };
+    let process = GatewayProcess::with(configuration, &options);
+    let held = || process.metric("fairgate_queued_head_bytes").unwrap_or(0);
+    let connect = || TcpStream::connect(process.address).unwrap();
+    // Some hold all the seats that their level can have, others with heads of usual size wait before those that follow.
+    let mut open: Vec<_> = (0..30)
+        .map(|_| {
+            let mut stream = connect();
+            let head = "GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer eve-token\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let queued = || process.metric("fairgate_queued_requests").unwrap_or(0);
+    wait_until("most of them wait", || queued() > 20);
+    assert_eq!(held(), 0);
+    // A user may have half of the memory, which are two such heads.
+    let large = |token| send_large_head(connect(), token, 0);
+    open.extend((0..2).map(|_| large("eve-token")));
+    wait_until("two more wait", || held() > 2 * 500_000);
+    let two = held();
+    assert!(two < 1 << 20, "{two}");
+    for _ in 0..10 {
+        let response = response_head(&mut large("eve-token"));
+        assert!(response.starts_with("http/1.1 429 "), "{response}");
+        let reason = "x-fairgate-reason: queue-full";
+        assert!(response.contains(reason), "{response}");
+    }
+    // Another user has a part.
+    open.push(large("mallory-token"));
+    wait_until("one of another user waits", || held() > two + 500_000);
+    drop(open);
+    wait_until("all is given back", || held() == 0);
+    let most = process.metric("fairgate_queued_head_peak_bytes").unwrap();
+    assert!((3 * 500_000..=2 << 20).contains(&most), "{most}");
 }

@@ -13,6 +13,7 @@
 mod body_end;
 mod client_body;
 mod end_to_end;
+mod head_bytes;
 mod header_lines;
 mod identity;
 mod passing_or_boxed;
@@ -37,6 +38,7 @@ pub use client_body::{
     stream_windows::StreamWindows,
 };
 pub use end_to_end::end_to_end_header_in_connection;
+pub use head_bytes::head_bytes;
 pub use header_lines::HeaderLines;
 pub use identity::{
     Identity,

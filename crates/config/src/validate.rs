@@ -34,6 +34,13 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             "increase it, or decrease limits.headerBytes",
         );
     }
+    if 2 * u64::from(config.limits.header_bytes) > config.limits.queued_header_bytes {
+        reader.error(
+            "limits.queuedHeaderBytes",
+            "less than twice limits.headerBytes",
+            "increase it, or decrease limits.headerBytes",
+        );
+    }
     if 4 * u64::from(config.limits.header_bytes) > config.limits.token_review_bytes {
         reader.error(
             "limits.tokenReviewBytes",

@@ -225,6 +225,19 @@ impl Telemetry {
     }
 }
 
+/// Registers what the heads of queued requests take.
+fn observe_queued_heads(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl>) {
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let number = |bytes: usize| bytes as f64;
+    let [now, most] = [(); 2].map(|()| Arc::clone(flow_control));
+    metrics.observe_gauge(&catalogue::QUEUED_HEAD_BYTES, move || {
+        number(now.queued_heads.held().now)
+    });
+    metrics.observe_gauge(&catalogue::QUEUED_HEAD_BYTES_PEAK, move || {
+        number(most.queued_heads.held().most)
+    });
+}
+
 /// Registers the metrics that flow control keeps.
 fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl>, clock: &Clock) {
     let (started, clock) = (clock.now(), clock.clone());
@@ -233,6 +246,7 @@ fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl
     });
     let of = Arc::clone(flow_control);
     metrics.observe_gauge(&catalogue::QUEUED, move || of.queued().into());
+    observe_queued_heads(metrics, flow_control);
     let of = Arc::clone(flow_control);
     metrics.observe_gauge(&catalogue::LONG_RUNNING, move || {
         of.long_running.running().into()

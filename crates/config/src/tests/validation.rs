@@ -423,6 +423,11 @@ fn contradictory_addresses_and_limits_are_reported() {
                 "limits.unfinishedHeaderBytes",
             ),
             (
+                json!({"limits": {"queuedHeaderBytes": "3Mi", "headerBytes": "2Mi"}}),
+                Severity::Error,
+                "limits.queuedHeaderBytes",
+            ),
+            (
                 json!({"limits": {"tokenReviewBytes": "7Mi", "headerBytes": "2Mi"}}),
                 Severity::Error,
                 "limits.tokenReviewBytes",

@@ -189,16 +189,10 @@ where
 
 /// What a waiting request takes in memory besides its head and its body: its task, and its place among those that wait.
 const REQUEST_BYTES: usize = 2 << 10;
-/// What a line of a head takes in memory besides its texts.
-const LINE_BYTES: usize = 128;
 
 /// What a request takes in memory while it waits for a review, and what its client may send that is kept as well.
 fn held_bytes(request: &http::Request<ClientBody>) -> usize {
-    let uri = request.uri();
-    let target = uri.path().len() + uri.query().map_or(0, str::len);
-    let lines = request.headers().iter();
-    let lines = lines.map(|(name, value)| LINE_BYTES + name.as_str().len() + value.len());
-    REQUEST_BYTES + target + lines.sum::<usize>() + request.body().sendable_bytes()
+    REQUEST_BYTES + head_bytes(request) + request.body().sendable_bytes()
 }
 
 const NO_ROOM: &str = "requests whose tokens are reviewed take too much memory";

@@ -192,8 +192,8 @@ impl Gate {
         )
     }
 
-    /// Lets a request wait in the queue in which it has a `place`, unless too many wait in all levels together, or have bodies that
-    /// are not complete.
+    /// Lets a request wait in the queue in which it has a `place`, unless too many wait in all levels together, or their heads or
+    /// bodies that are not complete take too much memory.
     fn queue(
         self: &Rc<Self>,
         place: QueuePlace<Waiter>,
@@ -205,6 +205,8 @@ impl Gate {
         } else {
             request.policy.max_queued
         };
+        let head = self.flow_control().queued_heads.enter(request.call);
+        let has_room_for_head = head.is_ok();
         let queued = Box::new(QueuedRequest {
             gate: Rc::clone(self),
             policy: Arc::clone(&request.policy),
@@ -218,11 +220,12 @@ impl Gate {
             timer: Box::pin(tokio::time::sleep_until(
                 self.clock().instant(request.until),
             )),
+            head: head.unwrap_or_default(),
         });
         // The limit of waiting requests over all levels is checked last, because only here it is certain that
         // the request has to wait: most requests never touch the counter that all cores share.
         let call = request.call;
-        let may_wait = call.request.body().may_wait(&call.digest.user);
+        let may_wait = has_room_for_head && call.request.body().may_wait(&call.digest.user);
         if may_wait && self.flow_control().enter_queue(most_queued) {
             self.cells.waiting(queued.access()).enter();
             return Ok(queued);

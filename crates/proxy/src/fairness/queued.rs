@@ -19,6 +19,7 @@ use super::{
     waiters::{WaitDecision, Waiter},
     watch_init::Watcher,
 };
+use fairgate_base::account::ByteShare;
 use fairgate_call::{FlowRejection, RequestContext, RequestKind, UnenforcedDecision};
 use fairgate_core::{
     apf::{
@@ -48,6 +49,8 @@ pub(super) struct QueuedRequest {
     pub(super) kind: RequestKind,
     pub(super) since: Time,
     pub(super) timer: Pin<Box<Sleep>>,
+    /// What its head takes beyond the usual size, while it waits.
+    pub(super) head: Option<ByteShare>,
 }
 
 /// When a request that begins to execute at `since` loses its seat. The time limit counts
@@ -118,6 +121,7 @@ impl QueuedRequest {
             kind: self.kind,
             since: self.since,
             timer: Box::pin(tokio::time::sleep_until(self.timer.deadline())),
+            head: self.head.take(),
         }
     }
 
