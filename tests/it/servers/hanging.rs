@@ -89,6 +89,48 @@ fn a_server_that_lets_requests_hang_is_left_alone_and_tried_with_one_at_a_time()
     });
 }
 
+/// Reads of two users that were sent to each server before it was left alone.
+const READS: usize = 12;
+
+#[test]
+fn reads_that_wait_at_a_server_that_hangs_are_answered_by_another_and_writes_are_not_repeated() {
+    let (is_well, _) = tokio::sync::watch::channel(false);
+    let hangs = sometimes_hanging(&is_well);
+    let well = TestUpstream::saying(Speaks::Http1, "served");
+    let entries =
+        json!([{"url": url(hangs.address), "seats": 20}, {"url": url(well.address), "seats": 20}]);
+    let gateway = before(&entries, &json!({"upstream": {"spread": "request"}}));
+    let posts = |server: &TestUpstream| {
+        let seen = server.seen();
+        seen.iter().filter(|seen| seen.method == "POST").count()
+    };
+    // Their own reads hang, too. What the other server answers them shows that it is well.
+    while_users_ask(&gateway, &["alice", "bob"], || {
+        thread::scope(|scope| {
+            let writes: Vec<_> = (0..4).map(|_| scope.spawn(|| post(&gateway))).collect();
+            let reads: Vec<_> = (0..READS)
+                .map(|number| {
+                    let user = ["alice", "bob"][number % 2];
+                    let gateway = &gateway;
+                    scope.spawn(move || get(gateway, user, "/api/v1/namespaces/a/pods/p"))
+                })
+                .collect();
+            for read in reads {
+                let response = read.join().unwrap();
+                assert_eq!(status(&response), 200, "{response}");
+            }
+            gateway.wait_for_log("it answers /readyz and no request", 1);
+            // None of them ended because the server that hangs answered.
+            assert!(!*is_well.borrow());
+            is_well.send(true).unwrap();
+            for write in writes {
+                assert_eq!(status(&write.join().unwrap()), 200);
+            }
+            assert_eq!(posts(&hangs) + posts(&well), 4, "none was sent twice");
+        });
+    });
+}
+
 #[test]
 fn requests_of_one_user_that_hang_say_nothing_about_a_server() {
     let (is_well, _) = tokio::sync::watch::channel(false);

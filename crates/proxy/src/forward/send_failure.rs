@@ -28,6 +28,8 @@ pub(super) enum Blame {
     NotConnected,
     /// The server took the request and did not answer.
     NotAnswered,
+    /// The server was ejected while a read waited for its answer.
+    Ejected,
     /// The client, the gateway's own limits, or a server that refused the request properly.
     Nobody,
 }
@@ -48,6 +50,12 @@ impl Unanswered {
     /// The complete body, if another server may be sent the call.
     pub(super) fn take_body(&self) -> Option<ClientBody> {
         self.body.take()
+    }
+
+    /// The server was ejected while a read without a body waited there.
+    pub(super) fn ejected(&self) -> Refusal {
+        self.note(Blame::Ejected, Some(ClientBody::empty()));
+        Refusal::UpstreamFailed
     }
 
     fn note(&self, blame: Blame, body: Option<ClientBody>) {

@@ -392,6 +392,17 @@ impl UpstreamServers {
         list.iter().any(|server| server.load.capacity() > 0)
     }
 
+    /// Completes when `server` is ejected and another one takes requests, so that what waits there may be asked again. Never if it is
+    /// ejected already: who sends a request there then has no other.
+    pub async fn until_ejected(&self, server: &UpstreamServer) {
+        let mut unresponsive = server.unresponsive();
+        while unresponsive.changed().await.is_ok() {
+            if *unresponsive.borrow_and_update() && self.is_any_open() {
+                return;
+            }
+        }
+    }
+
     /// Gives servers without seats of their own their parts of so many seats.
     pub fn share_seats(&self, seats: Seats) {
         *lock(&self.shared_seats) = seats;
