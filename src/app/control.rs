@@ -11,6 +11,7 @@ use tokio::{
 use super::{
     ServeError,
     admission::{AdmissionPolicies, type_checks},
+    event_metrics,
     evictions::disruption::Disruption,
     fleet::Fleet,
     followed_files,
@@ -163,6 +164,9 @@ impl ControlTasks {
     fn add_checks_of_followers(&self, mut checks: HealthChecks) -> HealthChecks {
         if self.config.has_upstream {
             let target = self.clients.reviews.target().clone();
+            if self.servers.is_none() {
+                event_metrics::upstream_up(self.telemetry.metrics(), target.clone());
+            }
             checks = checks.note("upstream", move || {
                 target.problem().map(|problem| problem.to_string())
             });

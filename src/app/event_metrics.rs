@@ -11,28 +11,29 @@ use fairgate_proxy::{
     forward::{ConnectionEvent, ConnectionLimit, Lane},
     serve::ClientEvent,
 };
-use fairgate_upstream::{lookup::LookupOutcome, token_review::TokenReviews};
+use fairgate_upstream::{
+    lookup::LookupOutcome, target::UpstreamTarget, token_review::TokenReviews,
+};
 
-/// Counts connections to the upstream. If one cannot be opened, the upstream is down, unless it has several servers.
-pub(super) fn connections(
-    metrics: &Arc<GatewayMetrics>,
-    has_servers: bool,
-) -> EventSink<ConnectionEvent> {
+/// Counts connections to the upstream.
+pub(super) fn connections(metrics: &Arc<GatewayMetrics>) -> EventSink<ConnectionEvent> {
     let metrics = Arc::clone(metrics);
     EventSink::new(move |event| match event {
         ConnectionEvent::Opened => metrics.upstream_opened(),
-        ConnectionEvent::NotOpened => {
-            metrics.upstream_failed(UpstreamFailure::Connect);
-            if !has_servers {
-                metrics.upstream_down();
-            }
-        }
+        ConnectionEvent::NotOpened => metrics.upstream_failed(UpstreamFailure::Connect),
         ConnectionEvent::Lost => metrics.upstream_failed(UpstreamFailure::Lost),
         ConnectionEvent::Closed => metrics.upstream_closed(),
         ConnectionEvent::Completed => metrics.upstream_abandoned(AbandonedStreamEnd::Completed),
         ConnectionEvent::Reset => metrics.upstream_abandoned(AbandonedStreamEnd::Reset),
         ConnectionEvent::SentAgain => metrics.upstream_retried(),
     })
+}
+
+/// Registers the metric of whether the upstream can be reached, if it is one server. It says what the health check says.
+pub(super) fn upstream_up(metrics: &GatewayMetrics, target: UpstreamTarget) {
+    metrics.observe_gauge(&catalogue::UPSTREAM_UP, move || {
+        f64::from(u8::from(target.problem().is_none()))
+    });
 }
 
 /// Registers the metrics of upstream streams and their limit.

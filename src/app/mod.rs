@@ -419,7 +419,7 @@ impl ForwardParts {
     ) -> Result<Self, ServeError> {
         let mut settings = settings::upstream(config, endpoint.clone());
         settings.servers = servers.map(Arc::clone);
-        settings.events = event_metrics::connections(metrics, servers.is_some());
+        settings.events = event_metrics::connections(metrics);
         if config.has_upstream {
             event_metrics::streams(metrics, &settings.connection_limit);
         }

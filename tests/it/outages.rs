@@ -77,6 +77,8 @@ fn refused_because(gateway: &GatewayProcess) -> String {
     let line = line.unwrap_or_else(|| panic!("no warning in {ready}"));
     let problem = line.trim_start_matches("[!]upstream: ").to_owned();
     assert!(ready.contains("readyz check passed"), "{ready}");
+    // The alert looks at it.
+    assert_eq!(gateway.metric("fairgate_upstream_up"), Some(0));
     // The attempt that was logged may have been one or more seconds earlier.
     let timeless = problem.split(" (here it is").next().unwrap();
     let logged = format!("cannot reach the upstream error={timeless}");
@@ -134,6 +136,7 @@ fn speaks_tls(gateway: &GatewayProcess, url: &str) {
         let ready = gateway.admin_get("/readyz?verbose");
         ready.contains(&format!("\n[!]upstream: {problem}\n"))
     });
+    assert_eq!(gateway.metric("fairgate_upstream_up"), Some(0));
     let logged = format!("requests to the upstream fail error={problem}");
     gateway.wait_for_log(&logged, 1);
 }
@@ -245,6 +248,7 @@ async fn the_warning_ends_once_the_upstream_can_be_reached() {
     assert_eq!(status(&raw(gateway.address, REQUEST)), 200);
     let ready = gateway.admin_get("/readyz?verbose");
     assert!(ready.contains("\n[+]upstream ok\n"), "{ready}");
+    assert_eq!(gateway.metric("fairgate_upstream_up"), Some(1));
 }
 
 /// An upstream that reads requests, and closes the connection or waits.

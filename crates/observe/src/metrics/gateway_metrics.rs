@@ -89,7 +89,6 @@ fn position(outcome: LookupOutcome) -> usize {
 type Register<T> = Box<dyn FnOnce() -> T + Send>;
 
 struct UpstreamMetrics {
-    up: Gauge,
     connections: Gauge,
     opened: Counter,
     errors: [Counter; 2],
@@ -142,7 +141,6 @@ impl GatewayMetrics {
                     outcomes(&catalogue::ACCESS_REVIEWS, ["allowed", "denied", "failed"])
                 }),
                 upstream: lazily(&recorder, || UpstreamMetrics {
-                    up: gauge!(catalogue::UPSTREAM_UP.name),
                     connections: gauge!(catalogue::UPSTREAM_CONNECTIONS.name),
                     opened: counter!(catalogue::UPSTREAM_OPENED.name),
                     errors: outcomes(&catalogue::UPSTREAM_ERRORS, ["connect", "lost"]),
@@ -225,7 +223,6 @@ impl GatewayMetrics {
 
     /// A connection to the upstream was opened.
     pub fn upstream_opened(&self) {
-        self.upstream.up.set(1.0);
         self.upstream.opened.increment(1);
         self.upstream.connections.increment(1.0);
     }
@@ -248,11 +245,6 @@ impl GatewayMetrics {
     /// An upstream connection could not be opened, or broke.
     pub fn upstream_failed(&self, failure: UpstreamFailure) {
         self.upstream.errors[failure as usize].increment(1);
-    }
-
-    /// No connection to the upstream, or to any of its servers, can be opened.
-    pub fn upstream_down(&self) {
-        self.upstream.up.set(0.0);
     }
 
     /// A connection of the admin port was closed by the gateway.
@@ -488,27 +480,6 @@ mod tests {
         let mut text = Exposition::default();
         metrics.write(&mut text, Time::ZERO.plus(Duration::from_secs(3)));
         text.finish()
-    }
-
-    #[test]
-    fn the_upstream_is_up_as_the_last_attempt_to_connect_says() {
-        let metrics = GatewayMetrics::new();
-        let shows = |value: u8| {
-            let line = format!("fairgate_upstream_up {value}");
-            let text = written(&metrics);
-            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
-        };
-        metrics.upstream_down();
-        shows(0);
-        metrics.upstream_opened();
-        shows(1);
-        // Of several servers one may fail.
-        for failure in [UpstreamFailure::Lost, UpstreamFailure::Connect] {
-            metrics.upstream_failed(failure);
-            shows(1);
-        }
-        metrics.upstream_down();
-        shows(0);
     }
 
     #[test]
