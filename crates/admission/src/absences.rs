@@ -14,21 +14,21 @@ use crate::{
 
 /// Something that requests may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AbsentPart {
+pub enum AbsentPart<'a> {
     /// The last member of a path that begins with `object` or `oldObject`, such as labels.
-    Member(&'static [&'static str]),
+    Member(&'a [&'a str]),
     /// The keys of the map at such a path that are read, while it has others.
-    Keys(&'static [&'static str]),
+    Keys(&'a [&'a str]),
     /// The object of a deletion.
     Object,
     /// The old object of a creation.
     OldObject,
 }
 
-impl AbsentPart {
-    fn absence(self) -> CelAbsence<'static> {
+impl<'a> AbsentPart<'a> {
+    fn absence(self) -> CelAbsence<'a> {
         const OPERATION: &[&str] = &["request", "operation"];
-        let (path, lacks_keys, texts): (&[&str], _, &[_]) = match self {
+        let (path, lacks_keys, texts): (&'a [&'a str], _, &[_]) = match self {
             Self::Member(path) => (path, false, &[]),
             Self::Keys(path) => (path, true, &[]),
             Self::Object => (&["object"], false, &[(OPERATION, "DELETE")]),
@@ -51,7 +51,7 @@ impl AbsentPart {
 /// When it is not a policy. Expressions that do not compile cause no error, and do not fail.
 pub fn expressions_that_fail_without(
     policy: &Value,
-    absent: AbsentPart,
+    absent: AbsentPart<'_>,
 ) -> Result<Vec<String>, serde_json::Error> {
     let absence = &absent.absence();
     let policy = ValidatingAdmissionPolicy::deserialize(policy)?;
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    fn failing(absent: AbsentPart, condition: &str, expressions: [&str; 2]) -> Vec<String> {
+    fn failing(absent: AbsentPart<'_>, condition: &str, expressions: [&str; 2]) -> Vec<String> {
         let [variable, validation] = expressions;
         let policy = json!({"metadata": {"name": "p"}, "spec": {
             "matchConditions": [{"name": "c", "expression": condition}],

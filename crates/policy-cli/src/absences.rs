@@ -6,99 +6,93 @@ use serde_json::Value;
 
 use crate::documents::{FileObject, items};
 
-/// What requests of some operations may lack.
-struct Absence {
-    part: AbsentPart,
-    operations: &'static [&'static str],
-    when: &'static str,
-    remedy: &'static str,
-}
-
 const WRITES: &[&str] = &["CREATE", "UPDATE"];
 const CHANGES: &[&str] = &["UPDATE", "DELETE"];
 
-const LABELS: &[&str] = &["object", "metadata", "labels"];
-const ANNOTATIONS: &[&str] = &["object", "metadata", "annotations"];
-const OLD_LABELS: &[&str] = &["oldObject", "metadata", "labels"];
-const OLD_ANNOTATIONS: &[&str] = &["oldObject", "metadata", "annotations"];
-const TEMPLATE_LABELS: &[&str] = &["object", "spec", "template", "metadata", "labels"];
-const TEMPLATE_ANNOTATIONS: &[&str] = &["object", "spec", "template", "metadata", "annotations"];
-
-const ABSENCES: [Absence; 12] = [
-    Absence {
-        part: AbsentPart::Member(LABELS),
-        operations: WRITES,
-        when: "an object has no labels",
-        remedy: "test has(object.metadata.labels) && 'NAME' in object.metadata.labels first, or read object.metadata.?labels[?'NAME'].orValue('')",
-    },
-    Absence {
-        part: AbsentPart::Member(ANNOTATIONS),
-        operations: WRITES,
-        when: "an object has no annotations",
-        remedy: "test has(object.metadata.annotations) && 'NAME' in object.metadata.annotations first, or read object.metadata.?annotations[?'NAME'].orValue('')",
-    },
-    Absence {
-        part: AbsentPart::Object,
-        operations: &["DELETE"],
-        when: "an object is deleted, since object is null then",
-        remedy: "test object != null first, read oldObject, or take DELETE out of the rules",
-    },
-    Absence {
-        part: AbsentPart::OldObject,
-        operations: &["CREATE"],
-        when: "an object is created, since oldObject is null then",
-        remedy: "test oldObject != null first, or take CREATE out of the rules",
-    },
-    Absence {
-        part: AbsentPart::Keys(LABELS),
-        operations: WRITES,
-        when: "an object has other labels, but not the one that is read",
-        remedy: "test 'NAME' in object.metadata.labels, too, or read object.metadata.?labels[?'NAME'].orValue('')",
-    },
-    Absence {
-        part: AbsentPart::Keys(ANNOTATIONS),
-        operations: WRITES,
-        when: "an object has other annotations, but not the one that is read",
-        remedy: "test 'NAME' in object.metadata.annotations, too, or read object.metadata.?annotations[?'NAME'].orValue('')",
-    },
-    Absence {
-        part: AbsentPart::Member(OLD_LABELS),
-        operations: CHANGES,
-        when: "an old object has no labels",
-        remedy: "test has(oldObject.metadata.labels) && 'NAME' in oldObject.metadata.labels first, or read oldObject.metadata.?labels[?'NAME'].orValue('')",
-    },
-    Absence {
-        part: AbsentPart::Keys(OLD_LABELS),
-        operations: CHANGES,
-        when: "an old object has other labels, but not the one that is read",
-        remedy: "test 'NAME' in oldObject.metadata.labels, too, or read oldObject.metadata.?labels[?'NAME'].orValue('')",
-    },
-    Absence {
-        part: AbsentPart::Member(OLD_ANNOTATIONS),
-        operations: CHANGES,
-        when: "an old object has no annotations",
-        remedy: "test has(oldObject.metadata.annotations) && 'NAME' in oldObject.metadata.annotations first, or read oldObject.metadata.?annotations[?'NAME'].orValue('')",
-    },
-    Absence {
-        part: AbsentPart::Keys(OLD_ANNOTATIONS),
-        operations: CHANGES,
-        when: "an old object has other annotations, but not the one that is read",
-        remedy: "test 'NAME' in oldObject.metadata.annotations, too, or read oldObject.metadata.?annotations[?'NAME'].orValue('')",
-    },
-    // The template of a workload has the labels of its selector.
-    Absence {
-        part: AbsentPart::Keys(TEMPLATE_LABELS),
-        operations: WRITES,
-        when: "a template has other labels, but not the one that is read",
-        remedy: "test 'NAME' in object.spec.template.metadata.labels first, or read object.spec.template.metadata.?labels[?'NAME'].orValue('')",
-    },
-    Absence {
-        part: AbsentPart::Member(TEMPLATE_ANNOTATIONS),
-        operations: WRITES,
-        when: "a template has no annotations",
-        remedy: "test has(object.spec.template.metadata.annotations) && 'NAME' in object.spec.template.metadata.annotations first, or read object.spec.template.metadata.?annotations[?'NAME'].orValue('')",
-    },
+/// What has labels and annotations, and where it is.
+const OWNERS: [(&str, &str, &[&str]); 4] = [
+    ("an", "object", &[]),
+    ("a", "template", &["spec", "template"]),
+    ("a", "job template", &["spec", "jobTemplate"]),
+    (
+        "a",
+        "pod template",
+        &["spec", "jobTemplate", "spec", "template"],
+    ),
 ];
+
+/// Labels or annotations of an object, or of a part of it.
+struct LabelMap {
+    /// From `object` or `oldObject` on.
+    path: Vec<&'static str>,
+    /// The operations at which there are such objects.
+    operations: &'static [&'static str],
+    /// In words.
+    owner: String,
+}
+
+impl LabelMap {
+    fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for (root, operations) in [("object", WRITES), ("oldObject", CHANGES)] {
+            for (article, owner, parents) in OWNERS {
+                let article = if root == "object" { article } else { "an old" };
+                for name in ["labels", "annotations"] {
+                    all.push(Self {
+                        path: [&[root], parents, &["metadata", name]].concat(),
+                        operations,
+                        owner: format!("{article} {owner}"),
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether all objects have some: the template of a workload has the labels of its selector.
+    fn is_required(&self) -> bool {
+        matches!(*self.path, [_, "spec", "template", "metadata", "labels"])
+    }
+
+    /// Whether these are the labels by which `objectSelector` selects.
+    fn is_selected_by(&self) -> bool {
+        matches!(*self.path, [_, "metadata", "labels"])
+    }
+
+    /// Whether the text of a policy names all members of the path: else no expression reads them.
+    fn is_named_in(&self, text: &str) -> bool {
+        self.path.iter().all(|member| text.contains(member))
+    }
+
+    /// What is told of an expression that fails without the map: when that is, and the remedy.
+    fn without_any(&self) -> (String, String) {
+        let (whole, read) = (self.path.join("."), self.optional());
+        (
+            format!("{} has no {}", self.owner, self.name()),
+            format!("test has({whole}) && 'NAME' in {whole} first, or read {read}"),
+        )
+    }
+
+    /// The same of one that fails without one key.
+    fn without_one(&self) -> (String, String) {
+        let (whole, read) = (self.path.join("."), self.optional());
+        let (owner, name) = (&self.owner, self.name());
+        (
+            format!("{owner} has other {name}, but not the one that is read"),
+            format!("test 'NAME' in {whole}, too, or read {read}"),
+        )
+    }
+
+    fn name(&self) -> &'static str {
+        self.path.last().copied().unwrap_or_default()
+    }
+
+    /// An expression that reads a value, if there is one.
+    fn optional(&self) -> String {
+        let parents = self.path[..self.path.len() - 1].join(".");
+        format!("{parents}.?{}[?'NAME'].orValue('')", self.name())
+    }
+}
 
 /// A warning for each expression of the policy that fails when something is absent.
 pub(super) fn warnings(policy: &FileObject) -> Vec<Finding> {
@@ -108,38 +102,64 @@ pub(super) fn warnings(policy: &FileObject) -> Vec<Finding> {
         Some("Ignore") => "the policy does not evaluate it",
         _ => "the request is refused",
     };
+    // What is wrong with an object that cannot be read is reported elsewhere.
+    let failing = |part: AbsentPart<'_>| {
+        expressions_that_fail_without(&policy.value, part).unwrap_or_default()
+    };
     let mut found = Vec::new();
-    // What lacks a member whole lacks its keys, too.
-    let mut told: Vec<(String, &[&str])> = Vec::new();
-    for absence in ABSENCES {
-        let is_evaluated = takes_operation(constraints, absence.operations);
-        if !is_evaluated || is_of_labels(absence.part) && has_labels(constraints) {
+    let mut warn = |field: &str, when: &str, remedy: &str| {
+        let message = format!("it fails when {when}: {effect}");
+        found.push(policy.warning(field, message, remedy));
+    };
+    let text = spec.to_string();
+    for map in LabelMap::all() {
+        if !takes_operation(constraints, map.operations)
+            || !map.is_named_in(&text)
+            || map.is_selected_by() && has_labels(constraints)
+        {
             continue;
         }
-        // What is wrong with an object that cannot be read is reported elsewhere.
-        let fields = expressions_that_fail_without(&policy.value, absence.part).unwrap_or_default();
-        for field in fields {
-            if let AbsentPart::Member(path) | AbsentPart::Keys(path) = absence.part {
-                let one = (field.clone(), path);
-                if told.contains(&one) {
-                    continue;
-                }
-                told.push(one);
+        let mut without_any = Vec::new();
+        if !map.is_required() {
+            without_any = failing(AbsentPart::Member(&map.path));
+        }
+        let (when, remedy) = map.without_any();
+        for field in &without_any {
+            warn(field, &when, &remedy);
+        }
+        // What fails without any fails without one, too.
+        let (when, remedy) = map.without_one();
+        for field in failing(AbsentPart::Keys(&map.path)) {
+            if !without_any.contains(&field) {
+                warn(&field, &when, &remedy);
             }
-            let message = format!("it fails when {}: {effect}", absence.when);
-            found.push(policy.warning(&field, message, absence.remedy));
+        }
+    }
+    for (part, operation, when, remedy) in NULLS {
+        if takes_operation(constraints, &[operation]) {
+            for field in failing(part) {
+                warn(&field, when, remedy);
+            }
         }
     }
     found
 }
 
-/// Whether it is about the labels by which `objectSelector` selects.
-fn is_of_labels(part: AbsentPart) -> bool {
-    match part {
-        AbsentPart::Member(path) | AbsentPart::Keys(path) => [LABELS, OLD_LABELS].contains(&path),
-        AbsentPart::Object | AbsentPart::OldObject => false,
-    }
-}
+/// The object that is null at an operation.
+const NULLS: [(AbsentPart<'static>, &str, &str, &str); 2] = [
+    (
+        AbsentPart::Object,
+        "DELETE",
+        "an object is deleted, since object is null then",
+        "test object != null first, read oldObject, or take DELETE out of the rules",
+    ),
+    (
+        AbsentPart::OldObject,
+        "CREATE",
+        "an object is created, since oldObject is null then",
+        "test oldObject != null first, or take CREATE out of the rules",
+    ),
+];
 
 /// Whether the rules are for one of these operations.
 fn takes_operation(constraints: &Value, operations: &[&str]) -> bool {
