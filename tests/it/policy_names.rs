@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use crate::policy_test::{Files, as_json, policy, policy_test, run};
+use crate::{
+    policy_test::{Files, as_json, policy, policy_test, run},
+    process::{GatewayProcess, ProcessOptions, wait_until},
+};
 
 #[test]
 fn what_evaluates_nothing_is_told_and_is_no_success() {
@@ -129,6 +132,31 @@ fn names_in_rules_of_flow_control_that_match_nothing_are_told_with_what_to_write
     let files = Files::new(&[("f.yaml", &text)]);
     let (_, _, err) = run(&files.0, &["check", "--policies", "f.yaml"]);
     assert_eq!(err, "usable: 0 errors, 0 warnings\n");
+}
+
+#[test]
+fn a_gateway_logs_names_that_match_nothing_once_for_each_change_and_counts_them() {
+    let rule = |resource: &str| flow("workload-low", "get", "", resource);
+    let options = ProcessOptions {
+        files: vec![("policies/f.yaml", rule("Pods"))],
+        ..ProcessOptions::default()
+    };
+    let configuration = json!({
+        "upstream": {"url": "http://127.0.0.1:9"}, "flowControl": {"policies": {"directory": "policies"}},
+    });
+    let gateway = GatewayProcess::with(configuration, &options);
+    let told =
+        |name: &str| format!("Kubernetes has no resource {name:?}: the rule matches nothing");
+    let count = || gateway.metric("fairgate_policy_warning_reasons{reason=\"schema-resources\"}");
+    gateway.wait_for_log(&told("Pods"), 1);
+    assert_eq!(count(), Some(1));
+    gateway.write("policies/f.yaml", &rule("nods"));
+    gateway.wait_for_log(&told("nods"), 1);
+    assert_eq!(gateway.logged(&told("Pods")).len(), 1);
+    gateway.write("policies/f.yaml", &rule("pods"));
+    wait_until("nothing is wrong", || count() == Some(0));
+    let lines = gateway.logged("the rule matches nothing");
+    assert_eq!(lines.len(), 2, "{lines:?}");
 }
 
 #[test]
@@ -259,7 +287,27 @@ fn what_fails_in_a_variable_or_for_a_template_is_told_where_it_is() {
         rules,
         "object.spec.template.metadata.labels['team'] == 'a'",
     );
-    let files = Files::new(&[("variable.yaml", &variable), ("template.yaml", &template)]);
+    let of_jobs = |expression: &str| {
+        policy(
+            "p",
+            "{resourceRules: [{apiGroups: [batch], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [cronjobs]}]}",
+            expression,
+        )
+    };
+    let job = of_jobs("object.spec.jobTemplate.metadata.labels['team'] == 'a'");
+    let pod = of_jobs("object.spec.jobTemplate.spec.template.metadata.annotations['team'] == 'a'");
+    let tested = of_jobs(
+        "has(object.spec.jobTemplate.spec.template.metadata.labels) && object.spec.jobTemplate.spec.template.metadata.labels['team'] == 'a'",
+    );
+    let old = of_jobs("oldObject == null || oldObject.spec.template.metadata.annotations.a == 'b'");
+    let files = Files::new(&[
+        ("variable.yaml", &variable),
+        ("template.yaml", &template),
+        ("job.yaml", &job),
+        ("pod.yaml", &pod),
+        ("tested.yaml", &tested),
+        ("old.yaml", &old),
+    ]);
     for (file, told) in [
         (
             "variable.yaml",
@@ -268,6 +316,22 @@ fn what_fails_in_a_variable_or_for_a_template_is_told_where_it_is() {
         (
             "template.yaml",
             "spec.validations[0].expression: it fails when a template has other labels, but not the one that is read: ",
+        ),
+        (
+            "job.yaml",
+            "spec.validations[0].expression: it fails when a job template has no labels: ",
+        ),
+        (
+            "pod.yaml",
+            "spec.validations[0].expression: it fails when a pod template has no annotations: ",
+        ),
+        (
+            "tested.yaml",
+            "spec.validations[0].expression: it fails when a pod template has other labels, but not the one that is read: ",
+        ),
+        (
+            "old.yaml",
+            "spec.validations[0].expression: it fails when an old template has no annotations: ",
         ),
     ] {
         let (_, _, err) = run(&files.0, &["check", "--admission", file]);

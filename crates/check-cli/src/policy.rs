@@ -14,12 +14,12 @@ use super::in_force::{self, ClusterArgs, NotRead, ServerArgs};
 use fairgate_config::{Config, GatewayMode, StoreConfig};
 use fairgate_core::{
     apf::{
-        objects::{Bootstrap, FLOW_SCHEMA, ObjectSet, ParsedDocument},
+        objects::{Bootstrap, ParsedDocument},
         policy::{Compiled, Policy, PolicySettings},
     },
     finding::{Finding, Severity},
 };
-use fairgate_policy_cli::misspelt_names;
+use fairgate_policy_cli::misspelt_rules;
 use fairgate_policy_sources::{DocumentSet, Revision, files};
 
 /// Where policy objects are read from. By default from where the configuration says, if that is at hand.
@@ -221,31 +221,6 @@ impl LoadedPolicy {
         let mut findings = self.findings.iter();
         !findings.any(|finding| finding.is_error() && is_about_policy(finding))
     }
-}
-
-/// A warning for each name of a group or resource in a rule that is probably not the one that was meant.
-fn misspelt_rules(objects: &ObjectSet) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for located in objects.flow_schemas() {
-        for (field, rule) in located.object.resource_rules() {
-            let groups: Vec<&str> = rule.api_groups.iter().map(String::as_str).collect();
-            let resources: Vec<&str> = rule.resources.iter().map(String::as_str).collect();
-            found.extend(
-                misspelt_names(&groups, &resources)
-                    .into_iter()
-                    .map(|name| Finding {
-                        severity: Severity::Warning,
-                        origin: located.origin.to_string(),
-                        kind: FLOW_SCHEMA.to_owned(),
-                        name: located.object.name().to_owned(),
-                        field: format!("{field}.{}", name.list),
-                        message: name.message,
-                        remedy: name.remedy,
-                    }),
-            );
-        }
-    }
-    found
 }
 
 /// The objects that `args` name, or else the configuration, which is the built-in one unless `is_configured`.

@@ -19,6 +19,7 @@ mod evaluated;
 mod expectation;
 mod expression_cost;
 mod fields;
+mod flow_rules;
 mod junit;
 mod report;
 mod requests;
@@ -38,7 +39,7 @@ use std::io;
 use clap::Subcommand;
 
 pub use command::{CommandOutcome, CommandStreams, OutputFormat};
-pub use resource_names::{MisspeltName, misspelt_names};
+pub use flow_rules::misspelt_rules;
 pub use review::review;
 pub use text::write_finding;
 

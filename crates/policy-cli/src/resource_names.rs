@@ -14,13 +14,13 @@ const GROUPS: &str = "apiGroups";
 
 /// A name in a rule that is probably not the one that was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MisspeltName {
+pub(super) struct MisspeltName {
     /// The list of the rule in which it is: `apiGroups` or `resources`.
-    pub list: &'static str,
+    pub(super) list: &'static str,
     /// What is wrong with it.
-    pub message: String,
+    pub(super) message: String,
     /// What to write.
-    pub remedy: String,
+    pub(super) remedy: String,
 }
 
 /// A warning for each such name in the rules of a policy, and in its kind of params.
@@ -52,7 +52,7 @@ pub(super) fn warnings(policy: &FileObject) -> Vec<Finding> {
 
 /// The names of groups and resources in one rule, of an admission policy or of flow control, that are probably not those that were
 /// meant.
-pub fn misspelt_names(groups: &[&str], resources: &[&str]) -> Vec<MisspeltName> {
+pub(super) fn misspelt_names(groups: &[&str], resources: &[&str]) -> Vec<MisspeltName> {
     let mut found = Vec::new();
     let mut push = |list, message, remedy| {
         found.push(MisspeltName {

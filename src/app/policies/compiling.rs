@@ -7,6 +7,7 @@ use fairgate_core::{
     finding::Finding,
     time::Time,
 };
+use fairgate_policy_cli::misspelt_rules;
 use fairgate_policy_sources::DocumentSet;
 
 /// The input of compiling a policy.
@@ -36,6 +37,13 @@ impl Compiling {
         } else {
             self.bootstrap
         }
+    }
+
+    /// Warnings about names in the documents that match no request. They are no part of compiling, which is done again whenever the
+    /// seats of servers change.
+    pub(super) fn misspelt_rules(&self) -> Vec<Finding> {
+        let set = self.documents.as_ref();
+        set.map_or_else(Vec::new, |set| misspelt_rules(&set.objects()))
     }
 
     /// Compiles the documents. Objects that the policy `before` has already cost less.

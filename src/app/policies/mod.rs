@@ -159,7 +159,9 @@ impl Policies {
             compiling,
             following,
         };
-        let compiled = policies.compile_first()?;
+        let mut compiled = policies.compile_first()?;
+        let misspelt = policies.compiling.misspelt_rules();
+        compiled.findings.extend(misspelt);
         Ok((policies, compiled))
     }
 
@@ -404,7 +406,9 @@ impl Applier {
             changed.in_force_since = now;
         });
         match applied {
-            Ok(findings) => {
+            Ok(mut findings) => {
+                let in_force = lock(&self.compiling).clone();
+                findings.extend(in_force.misspelt_rules());
                 self.telemetry.metrics().policy_applied(now, &findings);
                 (true, findings)
             }

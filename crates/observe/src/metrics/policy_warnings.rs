@@ -21,7 +21,7 @@ enum WarningReason {
     MissingLevel,
     /// A schema that no request reaches, or hardly any.
     Unreached,
-    /// A resource that matches no request.
+    /// A resource, or a group, that matches no request.
     Resources,
     /// An annotation that has no effect, or another one than it seems.
     Annotation,
@@ -63,13 +63,20 @@ impl WarningReason {
             "spec.limited.limitResponse.queuing.queues" => Self::Queues,
             "spec.priorityLevelConfiguration.name" => Self::MissingLevel,
             "spec.rules" | "spec.matchingPrecedence" => Self::Unreached,
-            field if field.starts_with("spec.rules[") && field.contains("].resources[") => {
+            field if field.starts_with("spec.rules[") && is_about_resources(field) => {
                 Self::Resources
             }
             field if field.starts_with("metadata.annotations[") => Self::Annotation,
             _ => Self::Other,
         }
     }
+}
+
+/// Whether a field of a rule has the names of resources or groups, or is one of them.
+fn is_about_resources(field: &str) -> bool {
+    field.contains("].resources[")
+        || field.ends_with("].resources")
+        || field.ends_with("].apiGroups")
 }
 
 /// The gauges of the warnings by reason.
