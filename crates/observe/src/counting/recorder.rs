@@ -164,6 +164,7 @@ impl RequestRecorder {
             dry_run: DryRun::of(context.target.as_ref().and_then(|target| target.query())),
             code,
             terminated: refused && (code == 429 || code >= 500),
+            executed: !refused || code != 429 || seat_time(&context.trace).is_some(),
             aborted: how == BodyEnd::Failed,
             duration: took,
             bytes: context.reply_bytes.get(),

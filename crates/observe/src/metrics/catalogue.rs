@@ -208,9 +208,9 @@ metrics! {
     FILTER: Histogram, Seconds, Alpha, ["apiserver", "filter"] = "apiserver_request_filter_duration_seconds",
         "Time that requests spent in a filter of the gateway.";
     SLI: Histogram, Seconds, Alpha, ["apiserver", "component", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_sli_duration_seconds",
-        "Time from a request to the end of its response, without the time in a queue. Dry runs do not count.";
+        "Time from a request to the end of its response, without the time in a queue. Dry runs do not count, nor requests that were refused with 429 before they executed.";
     DURATION: Histogram, Seconds, Stable, ["apiserver", "component", "dry_run", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_duration_seconds",
-        "Time from a request to the end of its response.";
+        "Time from a request to the end of its response. Requests that were refused with 429 before they executed do not count.";
     RESPONSE_SIZES: Histogram, Bytes, Stable, ["apiserver", "component", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_response_sizes",
         "Length of the responses to GET and LIST, as sent: compressed where the upstream compresses.";
     ABORTS: Counter, Count, Alpha, ["apiserver", "group", "resource", "scope", "subresource", "verb", "version"] = "apiserver_request_aborts_total",
@@ -349,7 +349,7 @@ metrics! {
     POLICY_WARNINGS: Gauge, Count, Alpha, [] = "fairgate_policy_warnings",
         "Warnings about the policy in force; the log and `fairgate check` name them.";
     POLICY_WARNING_REASONS: Gauge, Count, Alpha, ["reason"] = "fairgate_policy_warning_reasons",
-        "Warnings about the policy in force, by reason: level-unused (no FlowSchema names the level), level-seats (too few for its requests, or none of its own), level-queues (far too many), schema-level-missing, schema-unreached (all its requests match earlier, or it matches none), schema-resources (a resource that matches no request), annotation (without effect, or with another one than it seems), or other.";
+        "Warnings about the policy in force, by reason: level-unused (no FlowSchema names the level), level-seats (too few for its requests, or none of its own), level-queues (far too many), schema-level-missing, schema-unreached (all its requests match earlier, or it matches none), schema-resources (a resource or a group that matches no request), annotation (without effect, or with another one than it seems), or other.";
     POLICY_SYNCED: Gauge, Boolean, Alpha, [] = "fairgate_policy_synced",
         "1 while the policy in force is that of its source, 0 while the source has errors, is not read yet, or has something else for another reason; `/readyz?verbose` names it.";
     SOURCE_AGE: Gauge, Seconds, Alpha, [] = "fairgate_source_age_seconds",
@@ -385,7 +385,7 @@ metrics! {
     BOOTSTRAP_ENSURED: Gauge, Boolean, Alpha, [] = "fairgate_bootstrap_ensured",
         "1 once the built-in objects are known to be in the store of the hosted API, else 0.";
     UPSTREAM_UP: Gauge, Boolean, Alpha, [] = "fairgate_upstream_up",
-        "1 if the last attempt to open a connection to the upstream for a request succeeded, else 0.";
+        "0 if the last attempt to open a connection to the upstream failed, or if the server speaks TLS and upstream.url says `http://`, else 1. With upstream.servers: 0 if none of them takes requests.";
     SERVER_UP: Gauge, Boolean, Alpha, ["apiserver", "server"] = "fairgate_upstream_server_up",
         "1 if an API server takes requests, 0 if it is ejected or not ready. Only with upstream.servers.";
     SERVER_PROBLEM: Gauge, Boolean, Alpha, ["apiserver", "reason", "server"] = "fairgate_upstream_server_problem",

@@ -58,6 +58,8 @@ pub(crate) struct FinishedRequest<'a> {
     pub(crate) code: u16,
     /// Whether the gateway rejected or ended it to protect itself or the upstream.
     pub(crate) terminated: bool,
+    /// Whether it came as far as to execute: it was not refused with 429 before. Others have no duration, as in kube-apiserver.
+    pub(crate) executed: bool,
     /// Whether its response broke off.
     pub(crate) aborted: bool,
     /// Time until the end of the response.

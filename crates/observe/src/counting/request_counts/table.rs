@@ -70,6 +70,9 @@ impl RequestTable {
         let other = || self.registry.add_other(RequestLabels::other(scope, verb));
         let row = rows.entry(key).or_insert_with(other);
         row.count(request, sweep);
+        if !request.executed {
+            return;
+        }
         let is_read = matches!(verb, "GET" | "LIST");
         if row.is_timed() {
             row.timings.observe(request, is_read);

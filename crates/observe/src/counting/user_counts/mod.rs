@@ -51,6 +51,11 @@ impl UserRefusal {
     pub(crate) const fn is_enforced(self) -> bool {
         self.code > 0
     }
+
+    /// Whether admission refused the request, and not flow control.
+    pub(crate) fn is_of_admission(self) -> bool {
+        self.reason.starts_with("admission-")
+    }
 }
 
 /// One request, as far as it is counted.

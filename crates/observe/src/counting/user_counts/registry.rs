@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::UserLabels;
+use super::{UserLabels, UserRefusal};
 use fairgate_core::{
     cells::Counter,
     sync::{Mutex, lock},
@@ -176,15 +176,18 @@ impl UserRegistry {
         counts
     }
 
-    /// The `most` heaviest counts of each of these levels and of no level, in order of their labels. Counts of other levels,
-    /// which no longer exist, are left out.
+    /// The `most` heaviest counts of each of these levels and of no level, in order of their labels; refusals of admission are counted
+    /// apart from others. Counts of other levels, which no longer exist, are left out.
     pub(crate) fn heaviest(&self, most: usize, levels: &BTreeSet<&str>) -> Vec<UserCount> {
-        let mut taken: BTreeMap<Box<str>, usize> = BTreeMap::new();
+        let mut taken: BTreeMap<(Box<str>, bool), usize> = BTreeMap::new();
         let mut counts = self.counts();
         let exists = |level: &str| level.is_empty() || levels.contains(level);
         counts.retain(|count| exists(&count.labels.level));
         counts.retain(|count| {
-            let taken = taken.entry(count.labels.level.clone()).or_default();
+            let refusal = count.labels.refusal;
+            let is_of_admission = refusal.is_some_and(UserRefusal::is_of_admission);
+            let taken = taken.entry((count.labels.level.clone(), is_of_admission));
+            let taken = taken.or_default();
             *taken += 1;
             *taken <= most
         });

@@ -122,6 +122,25 @@ fn each_level_has_its_heaviest_users() {
 }
 
 #[test]
+fn refusals_of_admission_and_of_flow_control_do_not_hide_each_other() {
+    let (registry, [table]) = tables();
+    let denied = |user| UserRequest {
+        refusal: Some(UserRefusal {
+            reason: "admission-denied",
+            code: 422,
+        }),
+        ..refused(user)
+    };
+    for user in ["a", "b", "c"] {
+        table.count(&denied(user), 100);
+    }
+    table.count(&refused("d"), 1);
+    let found = registry.heaviest(2, &["strict"].into());
+    let users: Vec<&str> = found.iter().map(|count| &*count.labels.user).collect();
+    assert_eq!(users, ["a", "b", "d"]);
+}
+
+#[test]
 fn names_that_read_the_same_do_not_add_rows_without_end() {
     let (registry, [table]) = tables();
     for i in 1..30_u8 {
