@@ -44,7 +44,7 @@ func (p *prometheus) draw(t *testing.T, directory, prefix string, variables *str
 		fmt.Fprintf(&page, "<!doctype html><meta charset=utf-8><title>%s</title><style>body{font:13px sans-serif;margin:12px;position:relative}"+
 			".p{position:absolute;box-sizing:border-box;padding:4px}.s{font-size:30px;text-align:center;padding:12px 0;margin-top:4px;border-radius:4px}.n{font-size:18px;color:#777;text-align:center;padding:16px 0}"+
 			"small{display:block;line-height:15px;overflow:hidden;max-height:45px}table{border-collapse:collapse;width:100%%}td,th{text-align:left;padding:3px 8px;border-bottom:1px solid #ddd}</style>"+
-			"<h2>%s</h2><div style=position:relative>", html.EscapeString(board.Title), html.EscapeString(board.Title))
+			"<h2>%s</h2><div style=position:relative>", html.EscapeString(board.titleWith(variables)), html.EscapeString(board.titleWith(variables)))
 		var marks []mark
 		for _, annotation := range board.Annotations.List {
 			for _, one := range p.history(t, variables.Replace(annotation.Expr), annotation.Name, begun) {
@@ -55,7 +55,7 @@ func (p *prometheus) draw(t *testing.T, directory, prefix string, variables *str
 			at := panel.GridPos
 			fmt.Fprintf(&page, "<div class=p style=left:%dpx;top:%dpx;width:%dpx;height:%dpx>", at.X*cell, at.Y*rowHeight, at.W*cell, at.H*rowHeight)
 			if panel.Type == "row" {
-				fmt.Fprintf(&page, "<b style=font-size:16px>%s</b></div>", html.EscapeString(panel.Title))
+				fmt.Fprintf(&page, "<b style=font-size:16px>%s</b></div>", html.EscapeString(variables.Replace(panel.Title)))
 				continue
 			}
 			fmt.Fprintf(&page, "<b title=\"%s\">%s</b>%s%s</div>", html.EscapeString(panel.Description), html.EscapeString(panel.Title),
@@ -67,6 +67,16 @@ func (p *prometheus) draw(t *testing.T, directory, prefix string, variables *str
 			t.Fatal(err)
 		}
 	}
+}
+
+// titleWith is the title with what is chosen at the top of the board.
+func (b boardFile) titleWith(variables *strings.Replacer) string {
+	for _, variable := range b.Templating.List {
+		if variable.Name == "level" {
+			return b.Title + ": level " + variables.Replace("$level")
+		}
+	}
+	return b.Title
 }
 
 // legendOfColours returns what the description of a panel says of its colours, in small letters.

@@ -6,7 +6,7 @@ var level = Board{
 	About:   "Everything about one priority level: who fills it, who waits, and whether it has the seats that it should have. Panels marked with fairgate need its own metrics; all others show a kube-apiserver as well.",
 	ByLevel: true,
 	Rows: []Row{
-		{Title: "At a glance", Panels: []Panel{
+		{Title: "Level $level at a glance", Panels: []Panel{
 			{Title: "Full", Kind: Stat, Unit: Fraction, Bounds: full,
 				About:   "Seats in use divided by the current limit.",
 				Queries: []Query{{Expr: `sum(apiserver_flowcontrol_current_executing_seats{@}) / (sum(apiserver_flowcontrol_current_limit_seats{@}) > 0)`, Legend: "full"}}},
@@ -33,9 +33,12 @@ var level = Board{
 			{Title: "Seats, of a fair share (fairgate)", Unit: Fraction, Ours: true, Bounds: &Bounds{Warn: 0.7, Bad: 0.5}, Empty: "no two flows wait all the time",
 				About:   "Seats of each flow that waits, divided by what it would have if all such flows had equally many, or by what it asks for if that is less: below 50 % a flow is starved. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min by (flow_schema, flow) (fairgate_flow_fair_share_ratio{@})`, Legend: "{{flow_schema}} {{flow}}"}}},
-			{Title: "Refusals by user and reason (fairgate)", Unit: PerSec, Stacked: true, Ours: true, Empty: "none refused",
-				About:   "Who is refused, each second, of the users with most. Needs a metric of fairgate.",
-				Queries: []Query{{Expr: `sum by (user, reason, code) (rate(fairgate_user_refusals_total{@}[$__rate_interval])) > 0`, Legend: "{{user}}: {{code}} {{reason}}"}}},
+			{Title: "Refusals of flow control by user and reason (fairgate)", Unit: PerSec, Stacked: true, Ours: true, Empty: "none refused",
+				About:   "Who is refused, each second, of the users with most, for other reasons than by admission. Needs a metric of fairgate.",
+				Queries: []Query{{Expr: `sum by (user, reason, code) (rate(fairgate_user_refusals_total{reason!~"admission.*", @}[$__rate_interval])) > 0`, Legend: "{{user}}: {{code}} {{reason}}"}}},
+			{Title: "Refusals of admission by user and reason (fairgate)", Unit: PerSec, Stacked: true, Ours: true, Empty: "none refused", To: "fairgate-evictions",
+				About:   "Whose writes in this level admission refuses, each second, of the users with most. Needs a metric of fairgate.",
+				Queries: []Query{{Expr: `sum by (user, reason, code) (rate(fairgate_user_refusals_total{reason=~"admission.*", @}[$__rate_interval])) > 0`, Legend: "{{user}}: {{code}} {{reason}}"}}},
 		}},
 		{Title: "Seats", Panels: []Panel{
 			{Title: "Limits, demand and use", Unit: Count, Wide: true,

@@ -22,7 +22,7 @@ var overview = Board{
 				About:   "The part of the requests whose response was a server error (5xx), of the upstream or of the gateway.",
 				Queries: []Query{{Expr: `sum(rate(apiserver_request_total{code=~"5..", @}[$__rate_interval])) / (sum(rate(apiserver_request_total{@}[$__rate_interval])) > 0)`, Legend: "errors"}}},
 			{Title: "An API server can be reached (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "not connected yet", To: "fairgate-upstream",
-				About:   "Whether the last attempt to connect to the upstream succeeded, on all gateways. Of several API servers one is enough: All API servers take requests shows whether each can be reached. Needs a metric of fairgate.",
+				About:   "Whether the upstream can be reached, on all gateways: no if the last attempt to connect failed, or if it speaks TLS and upstream.url says http://. Of several API servers one is enough: All API servers take requests shows whether each can be reached. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min(fairgate_upstream_up{@})`, Legend: "up"}}},
 			slowUpstream.to("fairgate-upstream"),
 			{Title: "Evictions that fail (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: failing, Empty: "no evictions", To: "fairgate-evictions",

@@ -16,7 +16,7 @@ var upstream = Board{
 	Rows: []Row{
 		{Title: "Connections", Panels: []Panel{
 			{Title: "An API server can be reached (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: "not connected yet",
-				About:   "Whether the last attempt to connect to the upstream succeeded. Of several API servers one is enough. Needs a metric of fairgate.",
+				About:   "Whether the upstream can be reached: no if the last attempt to connect failed, or if it speaks TLS and upstream.url says http://. Of several API servers one is enough. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min(fairgate_upstream_up{@})`, Legend: "up"}}},
 			slowUpstream,
 			{Title: "HTTP/2 streams, of their limit (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: nearLimit, Empty: "none used",
