@@ -238,6 +238,18 @@ func (w *world) storm(t *testing.T, ctx context.Context) {
 	write(t, w.overlay.directory, admissionFile, "kind: Nonsense")
 }
 
+// startWithoutGrant starts a gateway of a fleet whose records it cannot reach. It has no seats for an hour, for which requests of an
+// earlier run may execute.
+func (w *world) startWithoutGrant(t *testing.T) *gateway {
+	unreachable := startUpstream(t, "", "")
+	unreachable.leases = newLeases()
+	unreachable.cut.Store(true)
+	return startGateway(t, t.TempDir(), object{
+		"mode": "files", "dataCores": 1, "upstream": object{"url": "http://" + unreachable.address},
+		"fleet": object{"engine": "kubernetes", "gateway": "gw-0", "reclaim": "strict", "requestLimit": "1h"},
+	}, false)
+}
+
 // hostAdmission starts a gateway that hosts an admission policy, which denies flow schemas.
 func (w *world) hostAdmission(t *testing.T, ctx context.Context) *gateway {
 	host := startGateway(t, t.TempDir(), object{"mode": "standalone", "dataCores": 1}, false)
@@ -275,7 +287,7 @@ var causes = map[string]string{
 	"FairgateDown":                   "a gateway is killed",
 	"FairgateUpstreamDown":           "the upstream ends",
 	"FairgateServerAway":             "one of two servers of a gateway does not listen",
-	"FairgateNoSeats":                "none of two servers of a gateway listens",
+	"FairgateNoSeats":                "none of two servers of a gateway listens; another one starts and cannot reach the records of its fleet",
 	"FairgatePolicySourceStale":      "the upstream ends, from which a gateway reads its policy",
 	"FairgateVitalLevelRefuses":      "60 clients update nodes, which takes 2 s each",
 	"FairgateLevelSaturated":         "60 clients of one user list pods, which takes 0.9 s each",
@@ -372,6 +384,13 @@ func TestBoardsHaveDataAndEveryAlertFiresInAnOutageAlone(t *testing.T) {
 	w.prometheus.scrape(t, nowhere.admin)
 	w.wait(t, firesWithin, follow("FairgateNoSeats"))
 	w.pasteRunbooks(t, "FairgateNoSeats")
+	starting := w.startWithoutGrant(t)
+	w.prometheus.scrape(t, starting.admin)
+	withoutGrant := fmt.Sprintf(`ALERTS{alertname="FairgateNoSeats", alertstate="firing", instance=%q}`, starting.admin)
+	w.wait(t, firesWithin, func() bool { return len(w.prometheus.query(t, withoutGrant)) > 0 })
+	if len(w.prometheus.query(t, withoutGrant)) == 0 {
+		t.Error("FairgateNoSeats does not fire for a gateway to which its fleet gives no seat")
+	}
 	w.prometheus.scrape(t)
 	w.wait(t, firesWithin, follow("FairgateAbsent"))
 	w.pasteRunbooks(t, "FairgateAbsent")
