@@ -34,11 +34,8 @@ var level = Board{
 				About:   "Seats of each flow that waits, divided by what it would have if all such flows had equally many, or by what it asks for if that is less: below 50 % a flow is starved. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `min by (flow_schema, flow) (fairgate_flow_fair_share_ratio{@})`, Legend: "{{flow_schema}} {{flow}}"}}},
 			{Title: "Refusals of flow control by user and reason (fairgate)", Unit: PerSec, Stacked: true, Ours: true, Empty: "none refused",
-				About:   "Who is refused, each second, of the users with most, for other reasons than by admission. Needs a metric of fairgate.",
+				About:   "Who is refused, each second, of the users with most. Whose writes admission refuses is on the board of evictions and admission. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `sum by (user, reason, code) (rate(fairgate_user_refusals_total{reason!~"admission.*", @}[$__rate_interval])) > 0`, Legend: "{{user}}: {{code}} {{reason}}"}}},
-			{Title: "Refusals of admission by user and reason (fairgate)", Unit: PerSec, Stacked: true, Ours: true, Empty: "none refused", To: "fairgate-evictions",
-				About:   "Whose writes in this level admission refuses, each second, of the users with most. Needs a metric of fairgate.",
-				Queries: []Query{{Expr: `sum by (user, reason, code) (rate(fairgate_user_refusals_total{reason=~"admission.*", @}[$__rate_interval])) > 0`, Legend: "{{user}}: {{code}} {{reason}}"}}},
 		}},
 		{Title: "Seats", Panels: []Panel{
 			{Title: "Limits, demand and use", Unit: Count, Wide: true,

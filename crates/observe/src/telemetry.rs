@@ -167,7 +167,11 @@ impl Telemetry {
     }
 
     /// All metrics as text, made on the blocking pool. Waits at most a second for cores to describe their
-    /// requests. `Err` if rendering panicked. To be called on the control runtime.
+    /// requests. To be called on the control runtime.
+    ///
+    /// # Errors
+    ///
+    /// If rendering panicked.
     pub async fn metrics_text(self: &Arc<Self>) -> Result<String, JoinError> {
         let telemetry = Arc::clone(self);
         let (levels, notable) = spawn_blocking(move || {
