@@ -401,3 +401,17 @@ func TestPanelsThatSayStackedAreStacked(t *testing.T) {
 		}
 	}
 }
+
+func TestPicturesOfTheLevelBoardNameTheLevel(t *testing.T) {
+	board := boardFiles(t)["fairgate-level"]
+	if title := board.titleWith(variables); !strings.HasSuffix(title, ": level busy") {
+		t.Errorf("the title of the picture is %q", title)
+	}
+	// In Grafana the first row says it.
+	if row := variables.Replace(board.Panels[0].Title); row != "Level busy at a glance" {
+		t.Errorf("the first row is %q", row)
+	}
+	if title := boardFiles(t)[overviewBoard].titleWith(variables); strings.Contains(title, "level") {
+		t.Errorf("the overview is of all levels, and its title is %q", title)
+	}
+}
