@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fairgate_admission::{AdmissionAttributes, AdmissionOperation, Fidelity, PossiblePolicy};
 use fairgate_core::digest::User;
-use fairgate_objects::schema::UnreadParts;
+use fairgate_objects::{defaults::DefaultedKinds, schema::UnreadParts};
 
 use crate::{
     cluster::cluster_state::{ClusterState, ServedResource},
@@ -28,7 +28,7 @@ pub(crate) struct EvaluationPlan {
     pub(crate) fidelity: Fidelity,
     /// Whether a policy may read the name of the object.
     pub(crate) reads_name: bool,
-    /// Whether a policy may read what has a default.
+    /// Whether a policy may read what has a default in objects of this kind.
     pub(crate) reads_defaults: bool,
     /// Who owns the fields of an object that the request creates; `None` if no policy reads that.
     pub(crate) owner: Option<String>,
@@ -171,8 +171,15 @@ impl EvaluationPlan {
         } else {
             UnreadParts::NONE
         };
+        let [group, _, kind] = &facts.kind;
+        let defaulted = if is_one_version && !kind.is_empty() {
+            DefaultedKinds::of(group, kind)
+        } else {
+            DefaultedKinds::UNKNOWN
+        };
+        let reads_any = |policy: &PossiblePolicy<'_>| policy.reads_defaults.meets(defaulted);
         // Defaults have owners, too.
-        let reads_defaults = reads_owners || possible.iter().any(|policy| policy.reads_defaults);
+        let reads_defaults = reads_owners || possible.iter().any(reads_any);
         // A namespace has its name as a label, too.
         let reads_name = facts.is_namespace() || possible.iter().any(|policy| policy.reads_name);
         Self {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fairgate_cel::{CelEnvironment, CelReads, PatternBudget};
 use fairgate_gotext::names;
-use fairgate_objects::schema::UnreadParts;
+use fairgate_objects::{defaults::DefaultedKinds, schema::UnreadParts};
 use k8s_openapi::api::admissionregistration::v1::{
     AuditAnnotation, ParamRef, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingAdmissionPolicySpec, Validation,
@@ -77,8 +77,8 @@ pub(crate) struct CompiledPolicy {
     pub(crate) early_fields: Option<Vec<Box<str>>>,
     /// Whether an expression may read the name of the object.
     pub(crate) reads_name: bool,
-    /// Whether an expression may read a field of the object that has a default, or that depends on one.
-    pub(crate) reads_defaults: bool,
+    /// The kinds of objects of which an expression may read a field that has a default, or that depends on one.
+    pub(crate) reads_defaults: DefaultedKinds,
     /// Whether an expression may read who owns the fields of the object.
     pub(crate) reads_owners: bool,
     /// The parts of the object that no expression reads.
@@ -160,7 +160,7 @@ impl CompiledPolicy {
             shared_conditions: Vec::new(),
             early_fields: None,
             reads_name: false,
-            reads_defaults: false,
+            reads_defaults: DefaultedKinds::NONE,
             reads_owners: false,
             unread: UnreadParts::NONE,
             set_by_server: Box::default(),
@@ -176,7 +176,7 @@ impl CompiledPolicy {
         compiled.reads_name = reads::may_read_name(&reads)
             // The authorizer is asked about the object by its name.
             || compiled.expressions().any(|one| one.uses(REQUEST_RESOURCE));
-        compiled.reads_defaults = reads::may_read_defaults(&reads);
+        compiled.reads_defaults = reads::read_defaults(&reads);
         compiled.reads_owners = reads::may_read_owners(&reads);
         compiled.unread = reads::unread_parts(&reads);
         compiled.set_by_server = FieldSetByServer::read_by(&reads).collect();

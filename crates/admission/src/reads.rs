@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use fairgate_cel::{CelOrigins, CelReads, CelStep};
-use fairgate_objects::schema::UnreadParts;
+use fairgate_objects::{defaults::DefaultedKinds, schema::UnreadParts};
 
 use crate::environment::VARIABLES;
 use crate::expression::PolicyExpression;
@@ -55,17 +55,82 @@ pub(crate) fn may_read_name(reads: &CelReads) -> bool {
     may_read(&["object", "metadata", "name"]) || may_read(&["request", "name"])
 }
 
-/// Whether a field of the object may be read that has a default, or that depends on one.
-///
-/// Metadata has no defaults, but for the labels of some kinds. Whether the others are there decides what counts as a change.
-pub(crate) fn may_read_defaults(reads: &CelReads) -> bool {
+/// The kinds of objects of which a field may be read that has a default, or that depends on one.
+pub(crate) fn read_defaults(reads: &CelReads) -> DefaultedKinds {
+    /// What has no default in any kind; metadata has none but for some labels.
     const WITHOUT: [&str; 3] = ["apiVersion", "kind", "metadata"];
-    const TEMPLATES: &str = "deprecated.daemonset.template.generation";
-    let may_read = |path: &[&str]| reads.may_read(&CelStep::path(path));
+    /// Whether the defaults are there decides what counts as a change.
+    const CHANGES: [&[&str]; 2] = [
+        &["object", "metadata", "generation"],
+        &[
+            "object",
+            "metadata",
+            "annotations",
+            "deprecated.daemonset.template.generation",
+        ],
+    ];
+    static PLACES: LazyLock<PlaceTree> = LazyLock::new(|| {
+        let mut tree = PlaceTree::default();
+        for (kind, place) in DefaultedKinds::places() {
+            tree.add(kind, place);
+        }
+        tree
+    });
+    if CHANGES
+        .iter()
+        .any(|path| reads.may_read(&CelStep::path(path)))
+    {
+        return DefaultedKinds::ALL;
+    }
     let members = reads.members_of("object");
-    members.is_none_or(|all| all.iter().any(|member| !WITHOUT.contains(member)))
-        || may_read(&["object", "metadata", "generation"])
-        || may_read(&["object", "metadata", "annotations", TEMPLATES])
+    let may_be_any = members.is_none_or(|all| all.iter().any(|member| !WITHOUT.contains(member)));
+    let unknown = if may_be_any {
+        DefaultedKinds::UNKNOWN
+    } else {
+        DefaultedKinds::NONE
+    };
+    PLACES
+        .read(reads, &mut CelStep::path(&["object"]))
+        .or(unknown)
+}
+
+/// The places of defaults as a tree, in which only what a policy reads is looked at.
+#[derive(Default)]
+struct PlaceTree {
+    /// The kinds that have a default here.
+    kinds: DefaultedKinds,
+    below: Vec<(CelStep, PlaceTree)>,
+}
+
+impl PlaceTree {
+    fn add(&mut self, kind: DefaultedKinds, place: &[&str]) {
+        let Some((name, rest)) = place.split_first() else {
+            self.kinds = self.kinds.or(kind);
+            return;
+        };
+        let step = CelStep::path(&[name]).remove(0);
+        let number = self.below.iter().position(|(of, _)| *of == step);
+        let number = number.unwrap_or_else(|| {
+            self.below.push((step, Self::default()));
+            self.below.len() - 1
+        });
+        self.below[number].1.add(kind, rest);
+    }
+
+    /// The kinds with a place at or below `path` that may be read.
+    fn read(&self, reads: &CelReads, path: &mut Vec<CelStep>) -> DefaultedKinds {
+        // Where it is not read, nothing below is.
+        if !reads.may_read(path) {
+            return DefaultedKinds::NONE;
+        }
+        let mut found = self.kinds;
+        for (step, below) in &self.below {
+            path.push(step.clone());
+            found = found.or(below.read(reads, path));
+            path.pop();
+        }
+        found
+    }
 }
 
 /// Whether the owners of the fields of the object may be read.

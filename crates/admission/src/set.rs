@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use fairgate_cel::PatternBudget;
-use fairgate_objects::schema::UnreadParts;
+use fairgate_objects::{defaults::DefaultedKinds, schema::UnreadParts};
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -29,8 +29,8 @@ pub struct PossiblePolicy<'p> {
     pub name: &'p str,
     /// Whether its expressions may read the name of the object.
     pub reads_name: bool,
-    /// Whether its expressions may read a field of the object that has a default, or that depends on one.
-    pub reads_defaults: bool,
+    /// The kinds of objects of which its expressions may read a field that has a default, or that depends on one.
+    pub reads_defaults: DefaultedKinds,
     /// Whether its expressions may read who owns the fields of the object.
     pub reads_owners: bool,
     /// The kind of its params; `None` if it has none.

@@ -212,11 +212,14 @@ impl BodyObject {
     /// Gives the object its defaults, and checks what depends on them.
     fn set_defaults(&self, object: &mut Value, facts: &mut WriteFacts) {
         let kind = facts.group_version_kind();
-        let has_defaults = self.has_defaults || defaults::change_metadata(kind.group, kind.kind);
-        if has_defaults && self.fidelity > Fidelity::AsSent {
-            let [group, version, kind] = [kind.group, kind.version, kind.kind];
-            defaults::apply(group, version, kind, object);
-            defaults::apply_times(group, version, kind, object, &self.fresh.time());
+        let [group, version, kind] = [kind.group, kind.version, kind.kind];
+        if self.fidelity > Fidelity::AsSent {
+            if self.has_defaults {
+                defaults::apply(group, version, kind, object);
+                defaults::apply_times(group, version, kind, object, &self.fresh.time());
+            } else {
+                defaults::apply_to_metadata(group, kind, object);
+            }
         }
         if self.account.is_some() {
             token_account::note_duration(object, facts);

@@ -19,6 +19,7 @@ use fairgate_objects::{
         BodyFormat, FieldValidation,
         request_document::{DocumentType, read},
     },
+    defaults::DefaultedKinds,
     schema::UnreadParts,
 };
 use serde_json::Value;
@@ -92,8 +93,8 @@ fn shown_resource(line: &Value) -> String {
     })
 }
 
-/// The object that policies would see for a line that do not read some parts.
-fn completed(line: &Value, unread: UnreadParts) -> Result<Value, String> {
+/// The object that policies would see for a line that do not read some parts, or no defaults.
+fn completed(line: &Value, unread: UnreadParts, has_defaults: bool) -> Result<Value, String> {
     let text = |key: &str| line[key].as_str().unwrap();
     let info = RequestInfo::from_target(text("method"), text("path")).unwrap();
     let Subject::Write(write) = Subject::of(&info) else {
@@ -134,7 +135,7 @@ fn completed(line: &Value, unread: UnreadParts) -> Result<Value, String> {
         is_new: text("method") == "POST",
         name: NameSource::Client,
         owner: None,
-        has_defaults: true,
+        has_defaults,
         account: None,
         strictness: BodyStrictness {
             validation: FieldValidation::Warn,
@@ -227,7 +228,7 @@ impl CorpusReport {
         for line in corpus.lines() {
             let line: Value = serde_json::from_str(line).unwrap();
             report.lines += 1;
-            let found = match completed(&line, UnreadParts::NONE) {
+            let found = match completed(&line, UnreadParts::NONE, true) {
                 Ok(object) => differences(&line, &object),
                 Err(why) => vec![(String::new(), why)],
             };
@@ -312,11 +313,17 @@ fn the_fields_that_a_server_sets_are_those_of_the_table() {
     assert_eq!(unseen, [""; 0], "no server has set these");
 }
 
-/// Removes what is at a path, in which `*` is any element.
+/// Removes what is at a path, in which `*` is any element or member.
 fn remove(value: &mut Value, path: &[&str]) {
     match (value, path) {
+        (Value::Object(members), ["*"]) => members.clear(),
         (Value::Object(members), [last]) => {
             members.remove(*last);
+        }
+        (Value::Object(members), ["*", rest @ ..]) => {
+            for (_, member) in members.iter_mut() {
+                remove(member, rest);
+            }
         }
         (Value::Object(members), [name, rest @ ..]) => {
             if let Some(value) = members.get_mut(*name) {
@@ -344,7 +351,8 @@ fn parts_that_no_policy_reads_change_nothing_else_of_an_object() {
             continue;
         }
         for part in parts.iter().copied().chain([UnreadParts::ALL]) {
-            let [whole, without] = [UnreadParts::NONE, part].map(|unread| completed(&line, unread));
+            let [whole, without] =
+                [UnreadParts::NONE, part].map(|unread| completed(&line, unread, true));
             let (Ok(mut whole), Ok(mut without)) = (whole, without) else {
                 continue;
             };
@@ -357,4 +365,43 @@ fn parts_that_no_policy_reads_change_nothing_else_of_an_object() {
         }
     }
     assert!(left_out >= 50, "{left_out} objects have such parts");
+}
+
+/// What is shown to policies that read no field with a default is what is shown to others, but for these fields.
+#[test]
+fn defaults_that_no_policy_reads_change_nothing_else_of_an_object() {
+    let mut changed: BTreeMap<String, usize> = BTreeMap::new();
+    for line in [CORPUS, SET_BY_SERVER].into_iter().flat_map(str::lines) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let [whole, without] = [true, false].map(|has| completed(&line, UnreadParts::NONE, has));
+        let (Ok(mut whole), Ok(mut without)) = (whole, without) else {
+            continue;
+        };
+        let api_version = whole["apiVersion"].as_str().unwrap_or_default();
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        let kind = whole["kind"].as_str().unwrap_or_default().to_owned();
+        let of = DefaultedKinds::of(group, &kind);
+        if whole != without {
+            *changed.entry(kind).or_default() += 1;
+        }
+        let places = DefaultedKinds::places().filter(|(kind, _)| of.meets(*kind));
+        let counted: [&[&str]; 2] = [
+            &["metadata", "generation"],
+            &[
+                "metadata",
+                "annotations",
+                "deprecated.daemonset.template.generation",
+            ],
+        ];
+        for place in places.map(|(_, place)| place).chain(counted) {
+            remove(&mut whole, place);
+            remove(&mut without, place);
+        }
+        assert_eq!(without, whole, "{line}");
+    }
+    assert!(changed.len() >= 20, "{changed:?}");
+    assert!(
+        changed["Pod"] >= 25 && changed["Deployment"] > 5,
+        "{changed:?}"
+    );
 }

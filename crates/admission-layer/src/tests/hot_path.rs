@@ -108,10 +108,22 @@ fn policies_that_read_no_defaulted_field_do_not_pay_for_defaults() {
                 "object.metadata.labels.a == 'b'",
                 "has(object.spec.dnsPolicy)",
             ),
-            ("object.kind == 'Pod'", "object.spec.containers.size() == 1"),
+            (
+                "object.kind == 'Pod'",
+                "object.spec.containers[0].imagePullPolicy != 'Never'",
+            ),
+            // Fields without a default beside others that have one.
+            (
+                "!has(object.spec.nodeName)",
+                "has(object.spec.restartPolicy)",
+            ),
+            (
+                "object.spec.containers.all(c, c.image.startsWith('i')) && object.spec.containers.size() == 1",
+                "object.spec.containers.all(c, c.image == 'i' && has(c.terminationMessagePath))",
+            ),
             (
                 "request.name != 'x' && has(object.metadata)",
-                "has(object.status)",
+                "object.spec != {}",
             ),
         ] {
             let (unread, read) = (saved(unread), saved(read));

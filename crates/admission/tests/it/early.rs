@@ -2,7 +2,7 @@
 
 use fairgate_admission::{AdmissionAttributes, AdmissionOperation, EvaluationBudgets, PolicySet};
 use fairgate_core::digest::User;
-use fairgate_objects::schema::UnreadParts;
+use fairgate_objects::{defaults::DefaultedKinds, schema::UnreadParts};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use serde_json::{Value, json};
 
@@ -111,6 +111,7 @@ fn what_is_wrong_before_the_conditions_still_counts() {
 
 #[test]
 fn policies_that_read_nothing_with_a_default_are_known() {
+    let unknown = |expression| reads(expression).1.meets(DefaultedKinds::UNKNOWN);
     for expression in [
         "object.spec.replicas == 1",
         "has(object.status)",
@@ -121,7 +122,7 @@ fn policies_that_read_nothing_with_a_default_are_known() {
         "[object].all(one, one.spec.hostNetwork)",
         "variables.meta.replicas == 1",
     ] {
-        assert!(reads(expression).1, "{expression}");
+        assert!(unknown(expression), "{expression}");
     }
     for expression in [
         "object.metadata.labels.a == 'b' && object.metadata.name != 'c'",
@@ -131,13 +132,125 @@ fn policies_that_read_nothing_with_a_default_are_known() {
         "[object].all(one, one.kind == 'Pod')",
         "has(object.metadata)",
     ] {
-        assert!(!reads(expression).1, "{expression}");
+        assert!(!unknown(expression), "{expression}");
     }
 }
 
-/// Whether a policy with this validation may read the name of the object, and fields with defaults; and which parts of the object it does not
+/// The kinds of which a policy with this validation may read a field with a default.
+fn read_kinds(expression: &str) -> Vec<&'static str> {
+    let kinds = [
+        ("", "Pod"),
+        ("apps", "Deployment"),
+        ("batch", "CronJob"),
+        ("", "Service"),
+        ("", "Secret"),
+        ("networking.k8s.io", "Ingress"),
+        ("", "ConfigMap"),
+    ];
+    let read = reads(expression).1;
+    let mut found = Vec::from(kinds);
+    found.retain(|(group, kind)| read.meets(DefaultedKinds::of(group, kind)));
+    found.into_iter().map(|(_, kind)| kind).collect()
+}
+
+#[test]
+fn a_field_without_a_default_is_not_one_with_a_default_however_it_is_read() {
+    for (expression, wanted) in [
+        ("object.spec.nodeName == 'a'", &["Service"][..]),
+        ("!has(object.spec.nodeName)", &["Service"]),
+        ("object.spec.?nodeName.orValue('') == ''", &["Service"]),
+        (
+            "object.spec.containers.all(c, c.image != 'a' && !has(c.securityContext))",
+            &["Service"],
+        ),
+        ("object.spec.containers.size() == 1", &["Service"]),
+        (
+            "object.spec.template.spec.containers.all(c, c.image.startsWith('r/'))",
+            &["Service"],
+        ),
+        (
+            "object.spec.template.metadata.labels.a == 'b'",
+            &["Service"],
+        ),
+        ("has(object.spec)", &["Service"]),
+        ("object.data.a == 'b'", &[]),
+        ("'a' in object.metadata.labels", &[]),
+    ] {
+        assert_eq!(read_kinds(expression), wanted, "{expression}");
+    }
+}
+
+#[test]
+fn what_has_a_default_or_contains_one_or_is_within_one_is_known_by_kind() {
+    const ALL: &[&str] = &[
+        "Pod",
+        "Deployment",
+        "CronJob",
+        "Service",
+        "Secret",
+        "Ingress",
+    ];
+    for (expression, wanted) in [
+        ("object.spec.dnsPolicy == 'None'", &["Pod", "Service"][..]),
+        (
+            "has(object.spec.securityContext.runAsUser)",
+            &["Pod", "Service"],
+        ),
+        ("has(object.spec.resources)", &["Pod", "Service"]),
+        (
+            "size(object.spec) == 1",
+            &["Pod", "Deployment", "CronJob", "Service"],
+        ),
+        (
+            "object.spec == oldObject.spec",
+            &["Pod", "Deployment", "CronJob", "Service", "Ingress"],
+        ),
+        (
+            "object.spec.exists(name, name == 'dnsPolicy')",
+            &["Pod", "Deployment", "CronJob", "Service", "Ingress"],
+        ),
+        ("object.spec.replicas == 1", &["Deployment", "Service"]),
+        (
+            "object.spec.containers.exists(c, c == {})",
+            &["Pod", "Service"],
+        ),
+        (
+            "object.spec.containers.all(c, c.imagePullPolicy == 'Always')",
+            &["Pod", "Service"],
+        ),
+        (
+            "object.spec.containers.all(c, has(c.resources.requests.cpu))",
+            &["Pod", "Service"],
+        ),
+        (
+            "object.spec['containers'][0].ports[0]['protocol'] == 'TCP'",
+            &["Pod", "Service"],
+        ),
+        (
+            "(object.spec.containers + object.spec.initContainers).all(c, c.livenessProbe.httpGet.path == '/')",
+            &["Pod", "Service"],
+        ),
+        (
+            "object.spec.template.spec.volumes.all(v, !has(v.emptyDir))",
+            &["Deployment", "Service"],
+        ),
+        (
+            "object.spec.jobTemplate.spec.template.spec.restartPolicy == 'Never'",
+            &["CronJob", "Service"],
+        ),
+        ("object.type == 'Opaque'", &["Secret"]),
+        ("variables.meta.dnsPolicy == 'None'", &["Pod", "Service"]),
+        ("object[request.name] == 1", ALL),
+        ("object.metadata.generation == 1", ALL),
+        ("object == oldObject", ALL),
+    ] {
+        assert_eq!(read_kinds(expression), wanted, "{expression}");
+    }
+}
+
+/// Whether a policy with this validation may read the name of the object; of which kinds it may read fields with defaults; and which parts of the object it does not
 /// read.
-fn reads(expression: &str) -> (bool, bool, UnreadParts) {
+fn reads(expression: &str) -> (bool, DefaultedKinds, UnreadParts) {
     let user = User::new("alice", ["dev"]);
     let set = policy_with(&[], |spec| {
         spec["variables"] = json!([

@@ -86,8 +86,16 @@ pub(super) fn endpoints(endpoints: &mut FieldMap) {
     }
 }
 
-/// The defaults of a Namespace. One whose name is still to be generated gets its label later.
+/// The defaults of a Namespace.
 pub(super) fn namespace(namespace: &mut FieldMap) {
+    namespace_label(namespace);
+    if let Some(status) = object_or_insert(namespace, "status") {
+        default_if_zero(status, "phase", "Active");
+    }
+}
+
+/// The label of a Namespace. One whose name is still to be generated gets it later.
+pub(super) fn namespace_label(namespace: &mut FieldMap) {
     if let Some(metadata) = object(namespace, "metadata") {
         let name = text(metadata, "name").to_owned();
         if !name.is_empty()
@@ -95,9 +103,6 @@ pub(super) fn namespace(namespace: &mut FieldMap) {
         {
             labels.insert(NAMESPACE_LABEL.to_owned(), Value::String(name));
         }
-    }
-    if let Some(status) = object_or_insert(namespace, "status") {
-        default_if_zero(status, "phase", "Active");
     }
 }
 

@@ -15,6 +15,7 @@ mod devices;
 mod fields;
 mod image;
 mod others;
+mod places;
 mod pod;
 mod registration;
 mod resources;
@@ -26,6 +27,7 @@ mod workloads;
 use serde_json::Value;
 
 use fields::{FieldMap, default_if_nil, default_if_zero};
+pub use places::DefaultedKinds;
 
 /// Sets the defaults of a built-in kind in an object of it; there are none for other kinds.
 ///
@@ -50,12 +52,16 @@ pub fn apply_times(group: &str, version: &str, kind: &str, object: &mut Value, n
     }
 }
 
-/// Whether the defaults of a kind may change the metadata of its objects: their labels.
-pub fn change_metadata(group: &str, kind: &str) -> bool {
-    matches!(
-        (group, kind),
-        ("", "Namespace" | "ReplicationController") | ("batch", "Job")
-    )
+/// Sets the defaults in the metadata of an object, which matching needs: the labels that some kinds have.
+pub fn apply_to_metadata(group: &str, kind: &str, object: &mut Value) {
+    let Some(object) = object.as_object_mut() else {
+        return;
+    };
+    match (group, kind) {
+        ("", "Namespace") => core::namespace_label(object),
+        ("", "ReplicationController") | ("batch", "Job") => workloads::labels_of_template(object),
+        _ => {}
+    }
 }
 
 /// What sets the defaults of a kind.

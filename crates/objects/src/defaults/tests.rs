@@ -1,14 +1,18 @@
 //! `cases.jsonl.gz` is what Kubernetes' defaults make of objects; tests/cluster/defaults writes it.
 
-use std::{collections::BTreeMap, io::Read as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read as _,
+};
 
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use super::{apply, apply_times, change_metadata};
+use super::{DefaultedKinds, apply, apply_times, apply_to_metadata};
 use crate::schema::{
     Presence, Struct, Type, UnreadParts, built_in,
     canonical::{self, EmptyValues},
+    null_places,
 };
 
 /// The time of defaulting in the corpus.
@@ -219,16 +223,23 @@ fn an_object_with_its_defaults_is_not_changed() {
 }
 
 #[test]
-fn kinds_whose_metadata_has_defaults_are_known() {
+fn defaults_in_metadata_can_be_set_alone() {
     let mut changed = BTreeMap::new();
     for case in corpus() {
-        if case.object["metadata"] != case.defaulted["metadata"] {
-            assert!(
-                change_metadata(&case.group, &case.kind),
-                "{}: {}",
-                case.name(),
-                case.object
-            );
+        let mut object = case.object.clone();
+        apply_to_metadata(&case.group, &case.kind, &mut object);
+        let (name, wanted) = (case.name(), &case.defaulted["metadata"]);
+        assert_eq!(
+            object.get("metadata").unwrap_or(&Value::Null),
+            wanted,
+            "{name}: {}",
+            case.object
+        );
+        if let Some(metadata) = object.get_mut("metadata") {
+            *metadata = case.object["metadata"].clone();
+        }
+        assert_eq!(object, case.object, "{name}");
+        if case.object["metadata"] != *wanted {
             *changed.entry(case.kind).or_insert(0) += 1;
         }
     }
@@ -302,4 +313,84 @@ fn nothing_depends_on_parts_that_may_be_left_out() {
         }
     }
     assert!(left_out.values().all(|count| *count > 5), "{left_out:?}");
+}
+
+/// Where two values differ: the shortest paths, with `*` for the elements of lists. What is in a map is seen as a member.
+fn changed_places(
+    before: &Value,
+    after: &Value,
+    place: &mut Vec<String>,
+    found: &mut Vec<Vec<String>>,
+) {
+    match (before, after) {
+        _ if before == after => {}
+        (Value::Object(before), Value::Object(after)) => {
+            let gone = before.keys().filter(|name| !after.contains_key(*name));
+            for name in after.keys().chain(gone) {
+                place.push(name.clone());
+                match (before.get(name), after.get(name)) {
+                    (Some(before), Some(after)) => changed_places(before, after, place, found),
+                    _ => found.push(place.clone()),
+                }
+                place.pop();
+            }
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            place.push("*".to_owned());
+            for (before, after) in before.iter().zip(after) {
+                changed_places(before, after, place, found);
+            }
+            place.pop();
+        }
+        _ => found.push(place.clone()),
+    }
+}
+
+#[test]
+fn defaults_change_objects_at_the_places_of_their_kinds_alone() {
+    let all: Vec<_> = DefaultedKinds::places().collect();
+    let mut used: Vec<&[&str]> = Vec::new();
+    let mut unknown: BTreeMap<String, String> = BTreeMap::new();
+    for case in corpus() {
+        let mut found = Vec::new();
+        changed_places(&case.object, &case.defaulted, &mut Vec::new(), &mut found);
+        let kind = DefaultedKinds::of(&case.group, &case.kind);
+        for place in found {
+            let covers = |of: &[&str]| {
+                let mut steps = of.iter().zip(&place);
+                of.len() <= place.len() && steps.all(|(one, other)| *one == "*" || one == other)
+            };
+            let covering: Vec<_> = (all.iter())
+                .filter(|(of, path)| *of == kind && covers(path))
+                .map(|(_, path)| *path)
+                .collect();
+            if covering.is_empty() {
+                let place = format!("{} {}", case.name(), place.join("."));
+                unknown.insert(place, case.object.to_string());
+            }
+            used.extend(covering);
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+    // Pods and all kinds of templates have the same places, of which no single kind has an example of each.
+    let end = |path: &[&str]| path[path.len().saturating_sub(2)..].join(".");
+    let nulls: BTreeSet<String> = null_places().map(|(_, path)| end(&path)).collect();
+    let used: BTreeSet<String> = used.into_iter().map(end).collect();
+    let unused = all.iter().map(|(_, path)| end(path));
+    let unused: BTreeSet<String> = unused
+        .filter(|end| !used.contains(end) && !nulls.contains(end))
+        .collect();
+    assert!(unused.is_empty(), "nothing is changed at {unused:?}");
+}
+
+#[test]
+fn each_kind_with_defaults_is_told_from_all_others() {
+    let kinds: Vec<_> = DefaultedKinds::places().map(|(kind, _)| kind).collect();
+    assert!(!kinds.iter().any(|kind| kind.meets(DefaultedKinds::UNKNOWN)));
+    let pods = DefaultedKinds::of("", "Pod");
+    let templates = DefaultedKinds::of("", "PodTemplate");
+    assert!(pods.meets(pods.or(templates)) && !pods.meets(templates));
+    assert!(pods.meets(DefaultedKinds::ALL) && DefaultedKinds::UNKNOWN.meets(DefaultedKinds::ALL));
+    assert_eq!(DefaultedKinds::of("", "ConfigMap"), DefaultedKinds::NONE);
+    assert_eq!(DefaultedKinds::of("x.io", "Pod"), DefaultedKinds::NONE);
 }

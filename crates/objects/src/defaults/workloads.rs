@@ -98,15 +98,14 @@ pub(super) fn replication_controller(controller: &mut FieldMap) {
     let Some(spec) = object_or_insert(controller, "spec") else {
         return;
     };
-    let labels = template_labels(spec);
-    if let Some(labels) = &labels {
-        default_if_zero(spec, "selector", labels.clone());
+    if let Some(labels) = template_labels(spec) {
+        default_if_zero(spec, "selector", labels);
     }
     default_if_nil(spec, "replicas", 1);
     if !is_nil(spec, "template") {
         pod::template(spec, "template");
     }
-    own_labels(controller, labels);
+    labels_of_template(controller);
 }
 
 /// The labels of the pods that a template makes, if there are any.
@@ -116,9 +115,10 @@ fn template_labels(spec: &FieldMap) -> Option<Value> {
     some.then(|| labels.clone())
 }
 
-/// Labels an object that has no labels.
-fn own_labels(object: &mut FieldMap, labels: Option<Value>) {
-    if let Some(labels) = labels
+/// Labels an object that has no labels as the pods that it makes.
+pub(super) fn labels_of_template(object: &mut FieldMap) {
+    let spec = object.get("spec").and_then(Value::as_object);
+    if let Some(labels) = spec.and_then(template_labels)
         && let Some(metadata) = object_or_insert(object, "metadata")
     {
         default_if_zero(metadata, "labels", labels);
@@ -150,8 +150,7 @@ pub(super) fn job(job: &mut FieldMap) {
     default_if_nil(spec, "podReplacementPolicy", replacement);
     default_if_nil(spec, "manualSelector", false);
     job_pods(spec);
-    let labels = template_labels(spec);
-    own_labels(job, labels);
+    labels_of_template(job);
 }
 
 /// What Jobs and the templates of Jobs have in common.

@@ -26,6 +26,7 @@ mod unread_parts;
 
 pub use generated::*;
 pub use nulls::add_nulls;
+pub(crate) use nulls::null_places;
 pub use unread_parts::UnreadParts;
 
 /// What a value may be.

@@ -83,6 +83,22 @@ pub fn add_nulls([group, version, kind]: [&str; 3], object: &mut Value) {
     }
 }
 
+/// Where each built-in kind, by group, version and name, has such members; `*` is any element or member. Lists of objects are left out.
+pub(crate) fn null_places() -> impl Iterator<Item = ([&'static str; 3], Vec<&'static str>)> {
+    let all = built_in_kinds().iter().flat_map(|kind| {
+        let kind = [kind.group, kind.version, kind.kind];
+        let members = NULL_MEMBERS.get(&kind).into_iter().flatten();
+        members.map(move |member| {
+            let steps = member.steps.iter().map(|step| match step {
+                Step::Member(name) => *name,
+                Step::Each => "*",
+            });
+            (kind, steps.chain([member.name]).collect::<Vec<_>>())
+        })
+    });
+    all.filter(|(_, place)| place[0] != "items")
+}
+
 fn add(object: &mut Value, steps: &[Step], name: &'static str) {
     let Some((step, rest)) = steps.split_first() else {
         if let Value::Object(members) = object {
