@@ -108,3 +108,75 @@ func TestDeepDocumentsAreReadAsDeepAsByTheServer(t *testing.T) {
 		}
 	}
 }
+
+// deepParamLevels is how deep the params nest that the test makes. A server notes who owns each of their levels, and takes both together.
+const deepParamLevels = deepestDocument - 100
+
+// A gateway follows the params of its policies. Those that nest as deep as a server stores them, in the first list or in an event of the watch,
+// do not end that: policies see the next changes of others, and these objects are params like others.
+func TestParamsThatNestDeepAreFollowed(t *testing.T) {
+	aboutEvaluatingFairgate(t)
+	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
+	const user, namespace = "deep-params-gateway", "deep-params"
+	succeeds(t, Grant(ctx, bed.Plain.Admin, user, ImpersonatorRole, AdmissionRole, EvaluatedObjectsRole))
+	reads := []rbacv1.PolicyRule{{APIGroups: []string{"deep.example.com"}, Resources: []string{"depths"}, Verbs: []string{"get", "list", "watch"}}}
+	succeeds(t, GrantRules(ctx, bed.Plain.Admin, user, user+":depths", reads))
+	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
+	maps, depths := "/api/v1/namespaces/"+namespace+"/configmaps", "/apis/deep.example.com/v1/namespaces/"+namespace+"/depths"
+	policy := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"deep-params"},"spec":{"failurePolicy":"Fail","paramKind":{"apiVersion":"deep.example.com/v1","kind":"Depth"},` +
+		`"matchConstraints":{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"` + namespace + `"}},"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},` +
+		`"validations":[{"expression":"!has(params.denied) || object.metadata.name != params.denied"}]}}`
+	binding := `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"deep-params"},"spec":{"policyName":"deep-params","validationActions":["Deny"],"paramRef":{"selector":{},"parameterNotFoundAction":"Deny"}}}`
+	for _, made := range [][2]string{
+		{"/api/v1/namespaces", `{"metadata":{"name":"` + namespace + `"}}`}, {policiesPath, policy}, {bindingsPath, binding}, {definitions, deepDefinition},
+	} {
+		succeeds(t, plain.must(ctx, "POST", made[0], made[1], 201, 409))
+	}
+	// A param with a name that it denies, and with a value of so many levels.
+	param := func(name, denied string, levels int) string {
+		return fmt.Sprintf(`{"apiVersion":"deep.example.com/v1","kind":"Depth","metadata":{"name":%q},"denied":%q,"kept":%s}`, name, denied, deepValue(`{"a":`, "}", levels-1))
+	}
+	succeeds(t, poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+		answer, err := plain.send(ctx, http.MethodPost, depths, jsonType, []byte(param("shallow", "first", 2)))
+		return answer.code == 201 || answer.code == 409, err
+	}))
+	succeeds(t, plain.must(ctx, "POST", depths, param("listed", "listed", deepParamLevels), 201))
+	gateway := newFairgate(t, FairgateOptions{Mode: "impersonate", User: user, Upstream: bed.Plain.URL, Off: true, Admission: "enforce", Fidelity: "completed"})
+	succeeds(t, gateway.Start(), untilPoliciesAreKnown(gateway))
+	through := plain.through(t, "gateway", gateway.Endpoint)
+	until := func(name string, code int) {
+		t.Helper()
+		var last documentAnswer
+		err := poll(time.Minute, 50*time.Millisecond, func() (bool, error) {
+			answer, err := through.send(ctx, http.MethodPost, maps+"?dryRun=All", jsonType, []byte(fmt.Sprintf(`{"metadata":{"name":%q}}`, name)))
+			last = answer
+			return answer.code == code, err
+		})
+		if err != nil {
+			t.Fatalf("a map with the name %q is answered %d %.300q: %v", name, last.code, last.message, err)
+		}
+	}
+	denied, allowed := http.StatusUnprocessableEntity, http.StatusCreated
+	until("first", denied)
+	until("listed", denied)
+	until("watched", allowed)
+	// Events: what nests deep is added, changed and deleted, and after each something else changes.
+	succeeds(t, plain.must(ctx, "POST", depths, param("watched", "watched", deepParamLevels), 201))
+	until("watched", denied)
+	change := func(name, to string) {
+		t.Helper()
+		answer := must[documentAnswer](t)(plain.send(ctx, http.MethodPatch, depths+"/"+name, "application/merge-patch+json", []byte(fmt.Sprintf(`{"denied":%q}`, to))))
+		if answer.code != http.StatusOK {
+			t.Fatalf("%s is changed: %d %.300q", name, answer.code, answer.message)
+		}
+	}
+	change("shallow", "second")
+	until("second", denied)
+	until("first", allowed)
+	change("watched", "changed")
+	until("changed", denied)
+	succeeds(t, plain.must(ctx, "DELETE", depths+"/listed", "", 200))
+	until("listed", allowed)
+	change("shallow", "third")
+	until("third", denied)
+}
