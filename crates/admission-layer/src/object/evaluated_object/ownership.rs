@@ -5,7 +5,7 @@
 use fairgate_objects::{
     conversion::BuiltInConversion,
     custom::{CustomSchema, CustomType},
-    schema::{built_in, canonical},
+    schema::{add_nulls, built_in, canonical},
     ssa::{ManagedKind, ObjectType, WriteContext, keep_times_if_unchanged, track_update},
 };
 use serde_json::{Value, json};
@@ -172,11 +172,39 @@ fn note_changes(
         resets,
     };
     // Fields that the table does not have are not in the object either.
-    match old.map(|old| canonical::decode(shape, old)).transpose() {
-        Ok(old) => note(&kinds, object, old.as_ref().map(|old| &old.value), &context),
-        Err(_) => return false,
+    let Ok(old) = old.map(|old| canonical::decode(shape, old)).transpose() else {
+        return false;
+    };
+    let mut old = old.map(|old| old.value);
+    // What Go writes as null is owned, too, unless that is so in an object without any fields.
+    let of = [kind.group, kind.version, kind.kind];
+    add_nulls(of, object);
+    if let Some(old) = &mut old {
+        add_nulls(of, old);
+    } else if let Ok(empty) = canonical::decode(shape, &json!({})) {
+        let plain = empty.value;
+        let mut empty = plain.clone();
+        add_nulls(of, &mut empty);
+        remove_added_nulls(&plain, &empty, object);
     }
+    note(&kinds, object, old.as_ref(), &context);
     true
+}
+
+/// Removes the nulls of an object that `empty` has, and `plain` has not.
+fn remove_added_nulls(plain: &Value, empty: &Value, object: &mut Value) {
+    let (Value::Object(members), Value::Object(object)) = (empty, object) else {
+        return;
+    };
+    for (name, value) in members {
+        if value.is_null() && plain.get(name).is_none() {
+            if object.get(name).is_some_and(Value::is_null) {
+                object.remove(name);
+            }
+        } else if let Some(inner) = object.get_mut(name) {
+            remove_added_nulls(&plain[name], value, inner);
+        }
+    }
 }
 
 fn note(
@@ -218,9 +246,141 @@ impl ResourceStrategy {
     /// What a client cannot set.
     fn resets(&self) -> &'static [&'static str] {
         match (self.status, self.resource) {
-            (CreatedStatus::Ordinary, _) => &[],
+            // Of two kinds the server drops the status, and notes it all the same.
+            (CreatedStatus::Ordinary, _) | (_, "podcertificaterequests" | "podgroups") => &[],
             (_, "certificatesigningrequests") => &["spec", "status"],
             _ => &["status"],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairgate_core::digest::{RequestInfo, User};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{object::evaluated_object::strategy, request::write_request::Subject};
+
+    /// The entries of an object that is written to a path, of which `old` is stored.
+    fn owned(method: &str, path: &str, object: &Value, old: Option<&Value>) -> Value {
+        written(method, path, object, old).1
+    }
+
+    /// The object that is made of one, and its entries.
+    fn written(method: &str, path: &str, object: &Value, old: Option<&Value>) -> (Value, Value) {
+        let info = RequestInfo::from_target(method, path).unwrap();
+        let Subject::Write(write) = Subject::of(&info) else {
+            panic!("no write");
+        };
+        let mut facts = WriteFacts::new(&write, &Arc::new(User::default()), None);
+        facts.set_kind_by(object);
+        let fresh = Fresh {
+            uid: Uuid::nil(),
+            seconds: 1_767_225_600,
+        };
+        let mut object = object.clone();
+        let strategy = strategy(&facts, true).unwrap();
+        let applied = strategy.apply(&mut object, old, &facts, &fresh, Some(("me", None)));
+        assert_eq!(applied, Ok(()));
+        let entries = object["metadata"]["managedFields"].take();
+        (object, entries)
+    }
+
+    /// The server resets the status of both kinds, but the strategies of their objects do not say so.
+    #[test]
+    fn the_status_of_some_kinds_is_owned_although_it_is_dropped() {
+        let status = json!({"conditions": [{"type": "t", "status": "True"}]});
+        let condition = json!({".": {}, "f:status": {}, "f:type": {}});
+        let conditions = json!({".": {}, "k:{\"type\":\"t\"}": condition});
+        for (path, api_version, kind, status_owner) in [
+            (
+                "/apis/scheduling.k8s.io/v1alpha2/namespaces/n/podgroups",
+                "scheduling.k8s.io/v1alpha2",
+                "PodGroup",
+                true,
+            ),
+            (
+                "/apis/certificates.k8s.io/v1beta1/namespaces/n/podcertificaterequests",
+                "certificates.k8s.io/v1beta1",
+                "PodCertificateRequest",
+                true,
+            ),
+            (
+                "/apis/apps/v1/namespaces/n/deployments",
+                "apps/v1",
+                "Deployment",
+                false,
+            ),
+        ] {
+            let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "o", "labels": {"a": "b"}}, "status": status});
+            let owned = &owned("POST", path, &object, None)[0]["fieldsV1"];
+            let wanted = status_owner.then_some(&conditions);
+            let of_conditions = owned.pointer("/f:status/f:conditions");
+            let types = |of: &Value| {
+                of.as_object()
+                    .map(|of| of.keys().cloned().collect::<Vec<_>>())
+            };
+            assert_eq!(
+                of_conditions.and_then(types),
+                wanted.and_then(types),
+                "{kind}: {owned}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_an_object_without_fields_has_is_owned_by_nobody() {
+        let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/n/podgroups";
+        let group = json!({
+            "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"},
+            "spec": {"schedulingPolicy": {"basic": {}}},
+        });
+        let entries = owned("POST", path, &group, None);
+        let spec = json!({"f:spec": {"f:schedulingPolicy": {"f:basic": {}}}});
+        assert_eq!(entries[0]["fieldsV1"], spec);
+    }
+
+    #[test]
+    fn times_that_are_always_there_stay_null() {
+        let path = "/api/v1/namespaces/n/events";
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "reason": "r",
+            "involvedObject": {}, "firstTimestamp": null, "lastTimestamp": null, "eventTime": null,
+        });
+        let (object, entries) = written("POST", path, &event, None);
+        assert_eq!(object.get("firstTimestamp"), Some(&Value::Null), "{object}");
+        assert_eq!(entries[0]["fieldsV1"], json!({"f:reason": {}}));
+    }
+
+    #[test]
+    fn members_that_go_writes_as_null_have_an_owner() {
+        let path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/n/workloads";
+        let template = json!({"name": "g", "schedulingPolicy": {"basic": {}}});
+        let workload = |labels: Value| {
+            json!({
+                "apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload", "metadata": {"name": "w", "labels": labels},
+                "spec": {"podGroupTemplates": [template]},
+            })
+        };
+        let mut first = workload(json!({"a": "b"}));
+        let entries = owned("POST", path, &first, None);
+        let group =
+            "/0/fieldsV1/f:spec/f:podGroupTemplates/k:{\"name\":\"g\"}/f:schedulingConstraints";
+        assert_eq!(entries.pointer(group), Some(&json!({})), "{entries}");
+        // Who changes something else does not come to own it.
+        first["metadata"]["managedFields"] = entries;
+        first["metadata"]["managedFields"][0]["manager"] = json!("other");
+        let item = format!("{path}/w");
+        let entries = owned("PUT", &item, &workload(json!({"a": "c"})), Some(&first));
+        let changed = (entries.as_array().unwrap().iter()).find(|entry| entry["manager"] == "me");
+        let label = json!({"f:metadata": {"f:labels": {"f:a": {}}}});
+        assert_eq!(
+            changed.map(|entry| &entry["fieldsV1"]),
+            Some(&label),
+            "{entries}"
+        );
     }
 }
