@@ -43,6 +43,24 @@ func TestRecordWhatAServerSetsInObjects(t *testing.T) {
 	}
 }
 
+// untilPluginsAct waits until they do what shows that they know all settings, whose texts have names by `named`.
+func untilPluginsAct(ctx context.Context, side documentSide, named func(string) string) error {
+	for _, one := range setByServerKnown() {
+		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
+			answer, err := side.send(ctx, "POST", named(one.path)+"?dryRun=All", jsonType, []byte(named(one.body)))
+			if err != nil {
+				return false, err
+			}
+			text, err := json.Marshal(answer.object)
+			return answer.isAccepted() && bytes.Contains(text, []byte(one.has)), err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", one.has, err)
+		}
+	}
+	return nil
+}
+
 // recordSetByServer plays the session once, with the objects by which plugins act, and those of all pods without them.
 func recordSetByServer(ctx context.Context, side documentSide, hook *AdmissionWatcher, play int) (string, error) {
 	namespace := inPlay(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"@ns"}}`, play)
@@ -54,18 +72,8 @@ func recordSetByServer(ctx context.Context, side documentSide, hook *AdmissionWa
 			return "", err
 		}
 	}
-	for _, one := range setByServerKnown() {
-		err := poll(changeLimit, 50*time.Millisecond, func() (bool, error) {
-			answer, err := side.send(ctx, "POST", inPlay(one.path, play)+"?dryRun=All", jsonType, []byte(inPlay(one.body, play)))
-			if err != nil {
-				return false, err
-			}
-			text, err := json.Marshal(answer.object)
-			return answer.isAccepted() && bytes.Contains(text, []byte(one.has)), err
-		})
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", one.has, err)
-		}
+	if err := untilPluginsAct(ctx, side, func(text string) string { return inPlay(text, play) }); err != nil {
+		return "", err
 	}
 	lines, err := recordEvaluated(ctx, side.target, hook, setByServerSession().numbered(play), play)
 	if err != nil {
