@@ -65,7 +65,6 @@ use fairgate_call::{
     RequestKind, RequestProgress, Trace, UnfinishedRequest, identity_headers::IdentityError,
 };
 use fairgate_core::digest::User;
-use fairgate_core::servers::load::HasLoad as _;
 use fairgate_upstream::endpoint::Endpoint;
 use outgoing_lines::OutgoingLines;
 use retryable_body::{BodyRecovery, RecoveredBody, RetryableBody};
@@ -316,12 +315,14 @@ impl Forwarder {
                 // It has waited for room for too long: its client is not there any longer.
                 return Err(Refusal::UpstreamTimeout);
             }
+            let sent_at = self.clock.turn();
             let unanswered = Unanswered::default();
-            let (server, index) = (Arc::clone(&chosen.server), chosen.index);
-            let sent = self.send_to_one(chosen, call, body, &unanswered);
+            let server = &chosen.server;
+            let awaited = server_choice::await_answer(server, call, &body);
+            let sent = self.send(&chosen.route, call, body, Some(&unanswered));
             let is_empty_read = call.kind.may_repeat() && is_empty;
             let sent = if is_empty_read && !repeated {
-                let ejected = choice.servers().until_ejected(&server);
+                let ejected = choice.servers().until_ejected(server);
                 tokio::select! {
                     biased;
                     sent = sent => sent,
@@ -330,22 +331,27 @@ impl Forwarder {
             } else {
                 sent.await
             };
+            drop(awaited);
             refusal = match sent {
-                Ok(reply) => return Ok(reply),
+                Ok(mut reply) => {
+                    let took = self.clock.turn().since(sent_at);
+                    chosen.answered(call, &mut reply, took);
+                    return Ok(reply);
+                }
                 Err(refusal) => refusal,
             };
             let (servers, blame) = (choice.servers(), unanswered.blame());
             match blame {
-                Blame::NotConnected => servers.not_connected(&server),
+                Blame::NotConnected => servers.not_connected(server),
                 // What pods answer through a server says nothing about the server.
                 Blame::NotAnswered if call.kind != RequestKind::LongRunning => {
-                    servers.failed(&server);
+                    servers.failed(server);
                 }
                 // Its response is no longer awaited.
                 Blame::Ejected => drop(call.context.awaited.take()),
                 Blame::NotAnswered | Blame::Nobody => {}
             }
-            excluded.push(index);
+            excluded.push(chosen.index);
             drop(call.context.server_charge.borrow_mut().take());
             server_choice::forget_preference(&call.peer);
             let is_read = matches!(blame, Blame::NotAnswered | Blame::Ejected);
@@ -359,37 +365,6 @@ impl Forwarder {
             }
         }
         Err(refusal)
-    }
-
-    /// Sends the call to the server that was chosen for it, which learns how it ends.
-    async fn send_to_one(
-        &self,
-        chosen: ChosenServer,
-        call: &Call,
-        body: ClientBody,
-        unanswered: &Unanswered,
-    ) -> Result<Reply, Refusal> {
-        let sent_at = self.clock.turn();
-        let user = server_choice::hash_of_user(call);
-        // A client that still sends, or a pod that is asked through the server, may be what a response waits for.
-        let is_awaited = !call.kind.is_long_running() && body.has_arrived();
-        let awaited = is_awaited.then(|| chosen.server.load().outcomes().await_answer(user));
-        let sent = self.send(&chosen.route, call, body, Some(unanswered));
-        let sent = sent.await;
-        drop(awaited);
-        let mut reply = sent?;
-        if let Some(held) = chosen.long_running {
-            chosen.server.load().outcomes().answered_otherwise();
-            if server_choice::is_long_running(call.kind, &reply) {
-                reply
-                    .body_mut()
-                    .hold(Box::new(LongRunningReply::new(held, call.kind)));
-            }
-        } else {
-            let took = self.clock.turn().since(sent_at);
-            chosen.server.answered(reply.status().as_u16(), took, user);
-        }
-        Ok(reply)
     }
 
     /// Sends the call, again if that failed and is safe, and returns the reply. If there are other servers, `unanswered` learns what

@@ -12,6 +12,7 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::StatusCode;
@@ -19,9 +20,10 @@ use http_body::Body as _;
 
 use super::{UpstreamSettings, route::ServerRoute};
 use fairgate_base::clock::Clock;
-use fairgate_call::{BodyEnd, Call, Peer, Reply, ReplyGuard, RequestKind};
+use fairgate_call::{BodyEnd, Call, ClientBody, Peer, Reply, ReplyGuard, RequestKind};
 use fairgate_core::servers::{
     load::{Choice, HasLoad as _, Preference, ServerCharge, ServerDemand, choose},
+    outcomes::AwaitedAnswer,
     waiting::WaitingForServer,
 };
 use fairgate_upstream::servers::{
@@ -53,6 +55,33 @@ pub(super) struct ChosenServer {
     pub(super) route: Rc<ServerRoute>,
     /// Counts the call there, if it runs for long: from now on, so that many at a time are spread.
     pub(super) long_running: Option<LongRunningAt>,
+}
+
+impl ChosenServer {
+    /// The server answered so long after it was sent the call.
+    pub(super) fn answered(self, call: &Call, reply: &mut Reply, took: Duration) {
+        let Some(held) = self.long_running else {
+            let status = reply.status().as_u16();
+            return self.server.answered(status, took, hash_of_user(call));
+        };
+        self.server.load().outcomes().answered_otherwise();
+        if is_long_running(call.kind, reply) {
+            reply
+                .body_mut()
+                .hold(Box::new(LongRunningReply::new(held, call.kind)));
+        }
+    }
+}
+
+/// Counts a call among those whose answers are awaited at a server, until the result is dropped. Not one whose client still sends, and not one
+/// that runs for long: there a pod that is asked through the server may be what its response waits for.
+pub(super) fn await_answer<'s>(
+    server: &'s UpstreamServer,
+    call: &Call,
+    body: &ClientBody,
+) -> Option<AwaitedAnswer<'s>> {
+    let is_awaited = !call.kind.is_long_running() && body.has_arrived();
+    is_awaited.then(|| server.load().outcomes().await_answer(hash_of_user(call)))
 }
 
 impl ServerChoice {
@@ -238,13 +267,13 @@ pub(super) fn forget_preference(peer: &Peer) {
 }
 
 /// Whether a reply lasts for long: an error to a watch does not, and its body is for others to hold.
-pub(super) fn is_long_running(kind: RequestKind, reply: &Reply) -> bool {
+fn is_long_running(kind: RequestKind, reply: &Reply) -> bool {
     kind != RequestKind::Watch
         || (reply.status() == StatusCode::OK && reply.body().size_hint().exact().is_none())
 }
 
 /// A hash of the user's name, to tell users apart.
-pub(super) fn hash_of_user(call: &Call) -> u64 {
+fn hash_of_user(call: &Call) -> u64 {
     let mut hasher = DefaultHasher::new();
     call.digest.user.name.hash(&mut hasher);
     hasher.finish()
