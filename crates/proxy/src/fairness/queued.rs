@@ -142,6 +142,7 @@ impl QueuedRequest {
     /// Leaves the queue to execute, and counts that.
     pub(super) fn begin(&mut self) {
         self.place = None;
+        self.head = None;
         self.leave_queue();
         let cells = self.cells();
         cells.dispatched.increment();
@@ -173,6 +174,7 @@ impl QueuedRequest {
     /// Returns the reason for which the request is counted as rejected, once.
     fn give_up(&mut self) -> Option<RejectReason> {
         let place = self.place.take()?;
+        self.head = None;
         self.leave_queue();
         let is_replaced = self.gate.waiters.borrow_mut().is_replaced(self.waiter);
         let reason = if is_replaced {
