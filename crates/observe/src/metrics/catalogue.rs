@@ -303,7 +303,7 @@ metrics! {
     QUEUED_HEAD_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_queued_head_bytes",
         "Memory of the heads of queued requests, beyond 8 KiB of each.";
     QUEUED_HEAD_BYTES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_queued_head_peak_bytes",
-        "Maximum of `fairgate_queued_head_bytes` since the gateway started. It is at most limits.queuedHeaderBytes.";
+        "Maximum of `fairgate_queued_head_bytes` since the gateway started. It is at most the largest limits.queuedHeaderBytes since then.";
     TOKEN_REVIEW_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_token_review_bytes",
         "Memory of requests whose bearer tokens are being reviewed: their heads, and what clients may send of HTTP/2 bodies.";
     TOKEN_REVIEW_BYTES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_token_review_peak_bytes",
