@@ -284,7 +284,10 @@ func TestBoardsAreQuietInAHealthyHour(t *testing.T) {
 	}
 
 	up.down()
-	for !strings.Contains(gateway.metrics(t), "\nfairgate_upstream_up 0\n") {
+	for tries := 0; !strings.Contains(gateway.metrics(t), "\nfairgate_upstream_up 0\n"); tries++ {
+		if tries == 600 {
+			t.Fatal("the gateway does not notice that its upstream is down")
+		}
 		time.Sleep(scrapeEvery)
 	}
 	served.record(t, gateway, 20)
