@@ -89,32 +89,49 @@ fn a_server_that_lets_requests_hang_is_left_alone_and_tried_with_one_at_a_time()
     });
 }
 
-/// Reads of two users that were sent to each server before it was left alone.
-const READS: usize = 12;
+/// So many reads are to wait at the server that hangs.
+const STUCK: usize = 4;
 
 #[test]
 fn reads_that_wait_at_a_server_that_hangs_are_answered_by_another_and_writes_are_not_repeated() {
     let (is_well, _) = tokio::sync::watch::channel(false);
     let hangs = sometimes_hanging(&is_well);
-    let well = TestUpstream::saying(Speaks::Http1, "served");
+    // It takes so long that requests overlap, and are spread over both.
+    let well = TestUpstream::start(Speaks::Http1, |request| async move {
+        if request.uri().path() != "/readyz" {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        text("served")
+    });
     let entries =
-        json!([{"url": url(hangs.address), "seats": 20}, {"url": url(well.address), "seats": 20}]);
+        json!([{"url": url(hangs.address), "seats": 40}, {"url": url(well.address), "seats": 40}]);
     let gateway = before(&entries, &json!({"upstream": {"spread": "request"}}));
-    let posts = |server: &TestUpstream| {
+    let seen = |server: &TestUpstream, method: &str, text: &str| {
         let seen = server.seen();
-        seen.iter().filter(|seen| seen.method == "POST").count()
+        let seen = seen.iter().filter(|seen| seen.method == method);
+        seen.filter(|seen| seen.target.contains(text)).count()
     };
-    // Their own reads hang, too. What the other server answers them shows that it is well.
+    // What the other server answers them shows that it is well.
     while_users_ask(&gateway, &["alice", "bob"], || {
         thread::scope(|scope| {
+            let read = |target: &'static str| {
+                let gateway = &gateway;
+                move |number: usize| get(gateway, ["alice", "bob"][number % 2], target)
+            };
+            let (mut reads, mut short) = (Vec::new(), Vec::new());
+            let mut number = 0;
+            while seen(&hangs, "GET", "/a/pods/p") < STUCK || seen(&hangs, "GET", "timeout=1s") == 0
+            {
+                number += 1;
+                let (long_read, short_read) = (
+                    read("/api/v1/namespaces/a/pods/p"),
+                    read("/api/v1/namespaces/b/pods/p?timeout=1s"),
+                );
+                reads.push(scope.spawn(move || long_read(number)));
+                short.push(scope.spawn(move || short_read(number)));
+                thread::sleep(PAUSE);
+            }
             let writes: Vec<_> = (0..4).map(|_| scope.spawn(|| post(&gateway))).collect();
-            let reads: Vec<_> = (0..READS)
-                .map(|number| {
-                    let user = ["alice", "bob"][number % 2];
-                    let gateway = &gateway;
-                    scope.spawn(move || get(gateway, user, "/api/v1/namespaces/a/pods/p"))
-                })
-                .collect();
             for read in reads {
                 let response = read.join().unwrap();
                 assert_eq!(status(&response), 200, "{response}");
@@ -122,13 +139,19 @@ fn reads_that_wait_at_a_server_that_hangs_are_answered_by_another_and_writes_are
             gateway.wait_for_log("it answers /readyz and no request", 1);
             // None of them ended because the server that hangs answered.
             assert!(!*is_well.borrow());
+            for read in short {
+                assert!([200, 504].contains(&status(&read.join().unwrap())));
+            }
             is_well.send(true).unwrap();
             for write in writes {
                 assert_eq!(status(&write.join().unwrap()), 200);
             }
-            assert_eq!(posts(&hangs) + posts(&well), 4, "none was sent twice");
+            let posts = seen(&hangs, "POST", "pods") + seen(&well, "POST", "pods");
+            assert_eq!(posts, 4, "none was sent twice");
         });
     });
+    // Also of those that waited there after their clients had got 504.
+    assert_eq!(gateway.metric("fairgate_panics_total").unwrap_or(0), 0);
 }
 
 #[test]

@@ -4,10 +4,11 @@
 //! by one (`headers`), and the user's identity is added (`identity_writer`). Connections
 //! come from the core's own pool (`pool`).
 //!
-//! A request is sent again only when the upstream cannot have processed it, or when it is a read on a connection
-//! that was idle before. When a response, or the wait for it, is dropped, the upstream's connection is closed
+//! A request is sent again only when the upstream cannot have processed it, or when it is a read: on a connection
+//! that was idle before, or, where there are several servers, at one that did not answer. When a response, or the wait for it, is dropped, the upstream's connection is closed
 //! (HTTP/1), or its stream is reset when its turn comes (HTTP/2, `resets`): too many resets at a time would make
-//! the upstream close the connection, with the streams of other requests. A reset does not show whether the
+//! the upstream close the connection, with the streams of other requests. Only reads that waited at a server that was ejected are all
+//! reset at once: its other requests do not get on either. A reset does not show whether the
 //! upstream stops working on the request. So a request that exceeds its deadline is not dropped here, but left to
 //! the layer that holds its seat ([`fairgate_call::RequestContext`]).
 //!
@@ -300,33 +301,33 @@ impl Forwarder {
     /// Sends the call to a server, and to others as long as that is safe and might help.
     async fn send_to_any(&self, choice: &ServerChoice, mut call: Call) -> Result<Reply, Refusal> {
         let mut body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
-        let is_empty = http_body::Body::is_end_stream(&body);
+        let is_empty_read = call.kind.may_repeat() && http_body::Body::is_end_stream(&body);
         let call = &call;
-        let routes = choice.current();
+        let mut routes = choice.current();
         let mut excluded = SmallVec::<[usize; 4]>::new();
         let mut refusal = Refusal::UpstreamUnreachable;
         // A read may be what makes servers fail: it is not tried at all of them.
         let mut repeated = false;
         while let Some(chosen) = choice.choose(&routes, call, &excluded).await {
-            if call
-                .deadline
-                .is_some_and(|until| self.clock.turn() >= until)
-            {
-                // It has waited for room for too long: its client is not there any longer.
-                return Err(Refusal::UpstreamTimeout);
+            if self.has_no_time(call) {
+                // Not as a time-out: after one, the call would be awaited further.
+                let is_first = excluded.is_empty();
+                return Err(if is_first {
+                    Refusal::UpstreamFull
+                } else {
+                    refusal
+                });
             }
             let sent_at = self.clock.turn();
             let unanswered = Unanswered::default();
             let server = &chosen.server;
             let awaited = server_choice::await_answer(server, call, &body);
             let sent = self.send(&chosen.route, call, body, Some(&unanswered));
-            let is_empty_read = call.kind.may_repeat() && is_empty;
             let sent = if is_empty_read && !repeated {
-                let ejected = choice.servers().until_ejected(server);
                 tokio::select! {
                     biased;
                     sent = sent => sent,
-                    () = ejected => Err(unanswered.ejected()),
+                    () = choice.servers().until_ejected(server) => Err(unanswered.ejected()),
                 }
             } else {
                 sent.await
@@ -340,20 +341,14 @@ impl Forwarder {
                 }
                 Err(refusal) => refusal,
             };
-            let (servers, blame) = (choice.servers(), unanswered.blame());
-            match blame {
-                Blame::NotConnected => servers.not_connected(server),
-                // What pods answer through a server says nothing about the server.
-                Blame::NotAnswered if call.kind != RequestKind::LongRunning => {
-                    servers.failed(server);
-                }
-                // Its response is no longer awaited.
-                Blame::Ejected => drop(call.context.awaited.take()),
-                Blame::NotAnswered | Blame::Nobody => {}
-            }
+            let blame = unanswered.blame();
+            choice.note_failure(&chosen, call, blame);
             excluded.push(chosen.index);
-            drop(call.context.server_charge.borrow_mut().take());
-            server_choice::forget_preference(&call.peer);
+            if blame == Blame::Ejected {
+                // Servers that did not take it before may do so now.
+                routes = choice.current();
+                excluded = routes.index_of(server).into_iter().collect();
+            }
             let is_read = matches!(blame, Blame::NotAnswered | Blame::Ejected);
             match unanswered.take_body() {
                 Some(whole) if !(is_read && std::mem::replace(&mut repeated, true)) => {
@@ -365,6 +360,12 @@ impl Forwarder {
             }
         }
         Err(refusal)
+    }
+
+    /// Whether nobody waits for the reply any longer, or will when it comes.
+    fn has_no_time(&self, call: &Call) -> bool {
+        let is_over = |until| self.clock.turn() >= until;
+        call.context.has_ended() || call.deadline.is_some_and(is_over)
     }
 
     /// Sends the call, again if that failed and is safe, and returns the reply. If there are other servers, `unanswered` learns what

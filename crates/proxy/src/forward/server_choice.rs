@@ -18,7 +18,7 @@ use std::{
 use http::StatusCode;
 use http_body::Body as _;
 
-use super::{UpstreamSettings, route::ServerRoute};
+use super::{UpstreamSettings, route::ServerRoute, send_failure::Blame};
 use fairgate_base::clock::Clock;
 use fairgate_call::{BodyEnd, Call, ClientBody, Peer, Reply, ReplyGuard, RequestKind};
 use fairgate_core::servers::{
@@ -132,6 +132,22 @@ impl ServerChoice {
         Rc::clone(&current)
     }
 
+    /// A call was not answered by the server that was chosen for it, and is no longer there.
+    pub(super) fn note_failure(&self, chosen: &ChosenServer, call: &Call, blame: Blame) {
+        match blame {
+            Blame::NotConnected => self.servers.not_connected(&chosen.server),
+            // What pods answer through a server says nothing about the server.
+            Blame::NotAnswered if call.kind != RequestKind::LongRunning => {
+                self.servers.failed(&chosen.server);
+            }
+            // Its response is no longer awaited.
+            Blame::Ejected => drop(call.context.awaited.take()),
+            Blame::NotAnswered | Blame::Nobody => {}
+        }
+        drop(call.context.server_charge.borrow_mut().take());
+        forget_preference(&call.peer);
+    }
+
     /// Charges a server that is not among `excluded`, waiting until one has room; `None` if there is none. The charge is kept in
     /// the call's context.
     pub(super) async fn choose(
@@ -174,10 +190,7 @@ impl ServerChoice {
             .as_ref()
             .and_then(|kept| kept.downcast_ref::<Affinity>());
         let usable = |server: &Arc<UpstreamServer>| {
-            let index = routes
-                .servers
-                .iter()
-                .position(|one| Arc::ptr_eq(one, server));
+            let index = routes.index_of(server);
             index.filter(|index| server.load().capacity() > 0 && !excluded.contains(index))
         };
         let stays = affinity.filter(|affinity| !affinity.is_to_move());
@@ -213,11 +226,15 @@ fn demand(call: &Call) -> ServerDemand {
 }
 
 impl ServerRoutes {
+    /// Which of them a server is, if it is one.
+    pub(super) fn index_of(&self, server: &Arc<UpstreamServer>) -> Option<usize> {
+        self.servers.iter().position(|one| Arc::ptr_eq(one, server))
+    }
+
     fn chosen(&self, charge: ServerCharge<UpstreamServer>, call: &Call) -> ChosenServer {
         let server = Arc::clone(charge.server());
-        let is_it = |one: &Arc<UpstreamServer>| Arc::ptr_eq(one, &server);
         // It was chosen from this list.
-        let index = self.servers.iter().position(is_it).unwrap_or_default();
+        let index = self.index_of(&server).unwrap_or_default();
         let route = Rc::clone(&self.routes[index]);
         *call.context.server_charge.borrow_mut() = Some(Box::new(charge));
         call.context.trace.set_upstream(&route.name);
@@ -262,7 +279,7 @@ impl ReplyGuard for LongRunningReply {
 }
 
 /// The connection of `peer` no longer prefers a server: the next request chooses anew.
-pub(super) fn forget_preference(peer: &Peer) {
+fn forget_preference(peer: &Peer) {
     peer.server.borrow_mut().take();
 }
 

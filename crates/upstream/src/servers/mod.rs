@@ -16,6 +16,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use arc_swap::{ArcSwap, Guard};
@@ -140,7 +141,7 @@ impl UpstreamServer {
     /// How long the responses took from sending the request to their heads, together, in seconds.
     pub fn answer_seconds(&self) -> f64 {
         let nanos = self.counts.answer_nanos.load(Ordering::Relaxed);
-        std::time::Duration::from_nanos(nanos).as_secs_f64()
+        Duration::from_nanos(nanos).as_secs_f64()
     }
 
     /// How often it was ejected.
@@ -149,7 +150,7 @@ impl UpstreamServer {
     }
 
     /// A response with this status arrived so long after its request had been sent, to a user whose name has this hash.
-    pub fn answered(&self, status: u16, took: std::time::Duration, user: u64) {
+    pub fn answered(&self, status: u16, took: Duration, user: u64) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let is_error = status >= 500;
         let outcomes = self.load.outcomes();
@@ -299,6 +300,9 @@ pub enum Spread {
     Request,
 }
 
+/// How often a read that waits at an ejected server looks for another, while there is none.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// All servers behind the gateway. Shared by all cores and the control side.
 #[derive(Debug)]
 pub struct UpstreamServers {
@@ -392,13 +396,20 @@ impl UpstreamServers {
         list.iter().any(|server| server.load.capacity() > 0)
     }
 
-    /// Completes when `server` is ejected and another one takes requests, so that what waits there may be asked again. Never if it is
-    /// ejected already: who sends a request there then has no other.
+    /// Completes when `server` is ejected and another one takes requests, so that what waits there may be asked again.
     pub async fn until_ejected(&self, server: &UpstreamServer) {
         let mut unresponsive = server.unresponsive();
-        while unresponsive.changed().await.is_ok() {
-            if *unresponsive.borrow_and_update() && self.is_any_open() {
+        loop {
+            let is_ejected = *unresponsive.borrow_and_update();
+            if is_ejected && self.is_any_open() {
                 return;
+            }
+            let changed = unresponsive.changed();
+            if is_ejected {
+                // Nothing tells when another one opens. None waits like this but while there is no other.
+                let _ = tokio::time::timeout(LOOK_AGAIN, changed).await;
+            } else if changed.await.is_err() {
+                return std::future::pending().await;
             }
         }
     }
