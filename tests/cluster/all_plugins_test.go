@@ -82,7 +82,6 @@ func kindsInAllVersions() ([]echoedKind, error) {
 // kinds that clients may write, in all versions that a server can serve, written in every way.
 func TestWhatPluginsSetIsListedForAllKindsAndVersions(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
 	ctx := inTime(t, 30*time.Minute)
 	bed := startPluggedBed(t, ctx)
 	kinds := must[[]echoedKind](t)(kindsInAllVersions())

@@ -33,7 +33,6 @@ func withSortedObject(t *testing.T, message string) (sorted string, isOther bool
 // them all.
 func TestObjectsThatCannotBeReadAreQuotedInTheOrderOfNames(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 5*time.Minute)
 	plain := newDocumentSide(t, "plain", bed.Plain.Endpoint)
 	const namespace = "quoted-objects"
