@@ -13,7 +13,7 @@ const precedenceDifferencesFile = "precedence_differences.json"
 // same without asking the upstream.
 func TestRefusalsBeforePoliciesAreThoseOfAServer(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	bed := must[*AdmissionBed](t)(admissionBed())
 	var sessions []Session
 	for _, session := range PrecedenceSessions() {

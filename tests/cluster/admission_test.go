@@ -134,7 +134,7 @@ func impatient(sessions []Session) []Session {
 
 // Where nobody enforces the policies, the comparison shows that, in every session. Else it would show nothing.
 func TestTheComparisonOfPoliciesCanFail(t *testing.T) {
-	t.Parallel()
+	oneAtATime(t)
 	bed, ctx := must[*AdmissionBed](t)(admissionBed()), inTime(t, 20*time.Minute)
 	var sessions []Session
 	for _, session := range EvaluatedSessions() {
@@ -238,7 +238,7 @@ func untilPoliciesAreKnown(gateway *Fairgate) error {
 // documents and warnings, and the same objects afterwards.
 func TestPoliciesAreEnforcedOnForwardedRequestsAsByAServer(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	bed, sessions := must[*AdmissionBed](t)(admissionBed()), admissionSessions()
 	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce"})
 	want, got, err := playBoth(inTime(t, 30*time.Minute), sessions, admissionTarget(t, bed.Enforcing.Endpoint), admissionTarget(t, gateway.Endpoint))
@@ -256,7 +256,7 @@ func TestTheSessionsAboutPoliciesAreReproducible(t *testing.T) {
 	if !*admissionTwice {
 		t.Skip("give -admission-twice")
 	}
-	t.Parallel()
+	oneAtATime(t)
 	bed, sessions := must[*AdmissionBed](t)(admissionBed()), admissionSessions()
 	server := admissionTarget(t, bed.Enforcing.Endpoint)
 	var plays [2][][]Exchange

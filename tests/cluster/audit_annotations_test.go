@@ -115,7 +115,7 @@ const notJudgedShare = 0.03
 // Left out are few, of which the gateway says that it could not evaluate them.
 func TestAuditReportsWhatTheServersAnnotationsReport(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	ctx := inTime(t, 40*time.Minute)
 	world := newAuditedWorld(t, ctx, "audited", auditedPolicies())
 	gateway := world.gateway

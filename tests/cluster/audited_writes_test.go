@@ -188,7 +188,7 @@ func (c auditedClient) together() {
 // the version of the stored object, and nothing for those that it does not ask its policies about.
 func TestAuditRecordsWhichVersionAWriteWasCarriedOutOn(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	ctx := inTime(t, 10*time.Minute)
 	world := newAuditedWorld(t, ctx, "versions", auditedVersionPolicies())
 	client := auditedClient{t, ctx, admissionTarget(t, world.gateway.Endpoint)}

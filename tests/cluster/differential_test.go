@@ -177,7 +177,7 @@ func lasting(t *testing.T, real, target *Target, sessions []Session, differences
 }
 
 func TestFairgateAnswersAsARealServer(t *testing.T) {
-	t.Parallel()
+	oneAtATime(t)
 	known := must[[]KnownDifference](t)(KnownDifferences(*moreDifferences))
 	known = slices.DeleteFunc(known, func(one KnownDifference) bool { return one.Conditions && !*conditions })
 	target, sessions := must[*Target](t)(TargetOf("hosted", hosted(t).Admin)), playedSessions()

@@ -30,7 +30,7 @@ var (
 // happens to pods, their owners and budgets. Times of transitions are excepted.
 func TestBudgetsAreCountedAsByTheControllerManager(t *testing.T) {
 	aboutFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	ctx := inTime(t, 13*time.Minute)
 	original := must[*Apiserver](t)(shared.StartApiserver("counted-by-original", "", controlledBedFlags...))
 	ours := must[*Apiserver](t)(shared.StartApiserver("counted-by-fairgate", "", controlledBedFlags...))

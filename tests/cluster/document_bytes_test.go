@@ -17,7 +17,7 @@ import (
 // both have is the server's as a whole.
 func TestMergedDocumentsKeepTheBytesOfTheApiserver(t *testing.T) {
 	aboutFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	server := must[*Apiserver](t)(evictionBed())
 	ctx := inTime(t, 20*time.Minute)
 	self := "keeps-bytes"

@@ -28,7 +28,7 @@ var allVersions = []string{uidFlag, "--enable-priority-and-fairness=false", "--r
 // writing.
 func TestPoliciesSeeObjectsInTheVersionThatTheyName(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	ctx := inTime(t, 20*time.Minute)
 	kinds := equivalentKinds(must[string](t)(authorityBundle()))
 	server := must[*Apiserver](t)(shared.StartApiserver("versions-enforcing", "", allVersions...))

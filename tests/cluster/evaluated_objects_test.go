@@ -33,7 +33,7 @@ func evaluatedObjectSessions() []Session {
 // evaded by a forged field deny the same requests, and the same objects are stored.
 func TestCompletedObjectsAreThoseThatAServerShowsItsPolicies(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	bed, sessions := must[*AdmissionBed](t)(admissionBed()), evaluatedObjectSessions()
 	sessions = slices.DeleteFunc(sessions, func(session Session) bool { return writtenByOthers.MatchString(session.Name) })
 	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})

@@ -77,7 +77,7 @@ type evictionResult struct {
 // Evictions that fairgate carries out are answered as by the real server, and leave the same objects.
 func TestEvictionsAreAnsweredAsByTheRealServer(t *testing.T) {
 	aboutFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	server := must[*Apiserver](t)(evictionBed())
 	gateway := evictingFairgate(t, server.URL)
 	succeeds(t, gateway.Start())

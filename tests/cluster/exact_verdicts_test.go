@@ -215,7 +215,7 @@ func namedByCheck(ctx context.Context, expressions []exactExpression) (map[int]s
 // are named by `fairgate check`, and no others.
 func TestVerdictsAreThoseOfTheServerUnlessCheckNamesTheExpression(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	ctx := inTime(t, time.Duration(10+(*exactCount+*exactWrites)/100)*time.Minute)
 	bed := startExactBed(t, ctx)
 	var expressions []exactExpression

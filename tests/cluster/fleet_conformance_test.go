@@ -85,7 +85,7 @@ func levelAtAll(ctx context.Context, gateways []*Fairgate, level string) (bool, 
 // sends it to one of two apiservers.
 func TestTheConformanceSequencesPassThroughAFleet(t *testing.T) {
 	aboutFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	ctx := inTime(t, 20*time.Minute)
 	gateways, _ := startFleetOfTwo(t, ctx, "conformance", 200)
 	server := throughInTurn(t, ctx, gateways)

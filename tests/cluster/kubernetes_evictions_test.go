@@ -26,7 +26,7 @@ const numberOfConcurrentEvictions = 10
 // original disruption controller runs, through fairgate.
 func TestKubernetesOwnTestsOfEvictions(t *testing.T) {
 	aboutFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	t.Run("budgets of the upstream", func(t *testing.T) {
 		t.Parallel()
 		runsKubernetesEvictionTests(t, "files", kubernetesEvictionTests)

@@ -18,7 +18,7 @@ const numberOfPolicySpecs = 6
 // Kubernetes' own e2e specs of ValidatingAdmissionPolicy, as they are, on a fairgate that enforces the policies in front of a server that does not.
 // What fails is listed with its reason, as for the integration tests.
 func TestKubernetesOwnSpecsOfPolicies(t *testing.T) {
-	t.Parallel()
+	oneAtATime(t)
 	known := must[[]knownFailure](t)(readKnownFailures())
 	ways := []policyWay{
 		{name: "hosted", source: "overlay", hosted: true},

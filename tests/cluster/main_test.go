@@ -146,6 +146,18 @@ func ending(t *testing.T, fairgate *Fairgate) *Fairgate {
 	return fairgate
 }
 
+// busy is held by the test that keeps the cores busy.
+var busy sync.Mutex
+
+// oneAtATime lets a test that keeps the cores busy run beside those that mostly wait, but not beside another such test. Two take as long side
+// by side as in turn, and what waits for them runs into its time limits.
+func oneAtATime(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	busy.Lock()
+	t.Cleanup(busy.Unlock)
+}
+
 // inTime is a context that ends before the test could hang.
 func inTime(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()

@@ -155,7 +155,7 @@ const olderVersionChecked = "several-kinds-1"
 // original does for policies alone that change as well.
 func TestTypesOfPoliciesAreCheckedAsInACluster(t *testing.T) {
 	aboutFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	ctx := inTime(t, 20*time.Minute)
 	server := must[*Apiserver](t)(shared.StartApiserver("typed", "", uidFlag, "--enable-priority-and-fairness=false"))
 	must[*process](t)(shared.StartControllerManager(server.Endpoint, statusController))

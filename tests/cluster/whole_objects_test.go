@@ -121,7 +121,7 @@ func wholeDifferences(t *testing.T, want, got [][]Exchange) wholeTally {
 // What policies see of a write is, in every field, what they see of it in a server: of objects of all kinds, written in every way.
 func TestWholeObjectsAreThoseThatAServerShowsItsPolicies(t *testing.T) {
 	aboutEvaluatingFairgate(t)
-	t.Parallel()
+	oneAtATime(t)
 	bed, sessions := must[*AdmissionBed](t)(admissionBed()), wholeObjectSessions(evaluatedObjectKinds(), slices.Sorted(maps.Keys(wholes))...)
 	gateway := evaluatingFairgate(t, FairgateOptions{Admission: "enforce", Fidelity: "completed"})
 	want, got, err := playBoth(inTime(t, 30*time.Minute), sessions, admissionTarget(t, bed.Enforcing.Endpoint), admissionTarget(t, gateway.Endpoint))
