@@ -83,6 +83,7 @@ pub(crate) async fn measure(proxy: &IdleProxy, plan: &IdlePlan) -> Result<IdleCo
     };
     let pool = ConnectionPool::new(Arc::clone(target), spec, connections + 1, false);
     let request = request(target, plan);
+    // The first request makes what is made once, such as the connection to the server; no client's connection costs that.
     let mut idle = vec![exchange(&pool, &request, proxy, 0).await?];
     tokio::time::sleep(plan.settle).await;
     let before = ProcessMemory::read(proxy.process);

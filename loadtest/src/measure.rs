@@ -133,6 +133,7 @@ pub(crate) async fn measure(
     let compiled = policy_objects::compile(scenario, &scenario.policy);
     let compiled =
         compiled.map_err(|findings| anyhow::anyhow!("the policy is invalid: {findings:?}"))?;
+    // What requests cost, and the ideal, are computed once, so that all contenders are measured by the same.
     let baselines = simulate::baselines(scenario, &Arc::new(compiled));
     let alone = alone_clients(scenario);
     let mut measurements: Vec<Measurement> = contenders
@@ -243,6 +244,7 @@ async fn slice(
                 gateway: gateway.clone(),
                 fairness: *fairness,
             };
+            // Anew for each slice: warm connections and full queues of one would change the figures of the next.
             let mut setup = LocalSetup::start(&local).await?;
             let plan = plan(&setup.target, setup.metrics.clone(), setup.gateway_id());
             let result = load::run(&plan, &mut setup.events, progress).await;

@@ -43,6 +43,7 @@ impl Requirements {
                         needed.allow(&info);
                     }
                     needed.need(scenario, request, &info, lists);
+                    // All of them send the same request then.
                     if !request.target.contains("{user}") {
                         break;
                     }
@@ -157,6 +158,7 @@ impl Requirements {
 
     /// A role with what all users together may do, and its binding.
     fn permissions(&self, scenario: &Scenario) -> Vec<Value> {
+        // One role for all: a scenario says who sends what, not who may.
         let name = format!("fairgate-loadtest-{}", scenario.name);
         let metadata = json!({"name": name, "labels": {LABEL.0: LABEL.1}});
         let rules: Vec<Value> = self

@@ -75,6 +75,7 @@ fn judge_one(expectation: &Expectation, evidence: &Evidence) -> Judgement {
             "{} is unknown: no request was measured",
             expectation.subject()
         );
+        // Not unknown: a client that was to send and got no response is what expectations are to find.
         return judgement(ExpectationOutcome::Fails, detail);
     };
     let bound = match expectation.bound {

@@ -297,6 +297,7 @@ pub(super) struct UpstreamArgs {
 pub(super) struct GatewayArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) config: PathBuf,
+    // A parent that is killed cannot end what it started, but its end of the pipe closes.
     /// End when standard input ends.
     #[arg(long)]
     pub(super) exit_with_input: bool,

@@ -322,6 +322,7 @@ impl RequestSpec {
     /// The request info for the user with this number, from 1.
     pub(crate) fn info_of(&self, user: u32) -> RequestInfo {
         RequestInfo::from_target(self.method, &self.target_of(user))
+            // A number makes no path invalid that is valid without it, so this does not happen.
             .unwrap_or_else(|_| self.info.clone())
     }
 }
@@ -347,6 +348,7 @@ impl UpstreamSpec {
             .objects
             .iter()
             .find(|kind| kind.resource.as_bytes() == resource);
+        // About what a small object has, such as a ConfigMap with one key and its managed fields.
         let bytes = kind.map_or(500, |kind| kind.bytes);
         let all = matches!(info.verb.as_str(), "list" | "watch" | "deletecollection");
         match kind {

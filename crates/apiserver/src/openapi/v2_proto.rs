@@ -289,6 +289,7 @@ fn parameter(value: &Value, depth: u32) -> Option<Vec<u8>> {
         "path" => (4, &PATH_PARAMETER),
         _ => return None,
     };
+    // A parameter is a body (1) or anything else (2), which is told apart by its place.
     message(table, value, depth).map(|parameter| only(2, &only(number, &parameter)))
 }
 

@@ -250,6 +250,7 @@ fn media_types(value: &Value, depth: u32) -> Option<Vec<u8>> {
 }
 
 fn items(value: &Value, depth: u32) -> Option<Vec<u8>> {
+    // The message has a list for what is one schema in JSON.
     let mut out = Vec::new();
     for item in one_or_many(value) {
         bytes(&mut out, 1, &schema_or_reference(item, depth)?);

@@ -49,6 +49,7 @@ impl ValueForm {
             "array" => Self::List,
             "integer" | "number" => Self::Scalar(Type::Int64),
             "boolean" => Self::Scalar(Type::Flag),
+            // The original checks no such string further: a format such as `int-or-string` allows numbers.
             "string" if has_format => Self::Scalar(ANY_SCALAR),
             "string" => Self::Scalar(Type::Text),
             _ => Self::Any,
@@ -289,6 +290,7 @@ impl<'a> CustomType<'a> {
             TypeSource::Whole => StoredPaths::Shortened,
             TypeSource::Resource => StoredPaths::Followed,
             TypeSource::Schema(node) => match (node.parts.form, &node.parts.list) {
+                // Nothing is below a scalar that could have become a part of it.
                 (ValueForm::Scalar(_), _) => StoredPaths::Stay,
                 (ValueForm::List, ListParts::Whole) => StoredPaths::Shortened,
                 (ValueForm::List, _) => StoredPaths::Followed,

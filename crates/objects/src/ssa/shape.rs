@@ -245,6 +245,7 @@ fn key_step<'k>(
         let value = value.or_else(|| list.default_of(name))?;
         Some((name.to_owned(), Scalar(value)))
     });
+    // Some of the fields may be missing, as in the original: an item without any is the error.
     let mut key: Vec<_> = with_values.collect();
     if key.is_empty() {
         let keys: Vec<_> = keys.map(|name| Quoted(name).to_string()).collect();
@@ -254,6 +255,7 @@ fn key_step<'k>(
             keys.join(" ")
         ));
     }
+    // Stored sets have them by name, whatever order the schema lists them in.
     key.sort();
     Ok(PathElement::Key(key))
 }
