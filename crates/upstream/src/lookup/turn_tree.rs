@@ -72,7 +72,17 @@ impl<T> TurnTree<T> {
             .try_fold(&self.root, |node, name| node.below.get(name))?;
         let victim = node.who_has_most_beside(below)?;
         let path: Vec<_> = above.iter().cloned().chain(victim).collect();
-        self.root.remove_last_of(&path)
+        self.root.remove(&path, &|_| true)
+    }
+
+    /// Takes the last work of a payer of which `is_it` says so, if it waits. Costs O(work of the payer).
+    pub(crate) fn remove(&mut self, path: &[Arc<str>], is_it: impl Fn(&T) -> bool) -> Option<T> {
+        let mut names = path.iter();
+        let node = names.try_fold(&self.root, |node, name| node.below.get(name))?;
+        if !node.work.iter().any(&is_it) {
+            return None;
+        }
+        self.root.remove(path, &is_it)
     }
 
     /// Takes the work whose turn it is.
@@ -161,16 +171,18 @@ impl<T> Branch<T> {
         names.max_by_key(|name| self.turns.len_of(name))
     }
 
-    fn remove_last_of(&mut self, path: &[Arc<str>]) -> Option<T> {
+    fn remove(&mut self, path: &[Arc<str>], is_it: &dyn Fn(&T) -> bool) -> Option<T> {
         let Some((name, rest)) = path.split_first() else {
-            return self.work.pop_back();
+            let at = self.work.iter().rposition(is_it)?;
+            return self.work.remove(at);
         };
+        // All turns of a name are alike.
         self.turns.remove_last_of(name)?;
         if self.turns.len_of(name) == 0 {
             self.newcomers.retain(|newcomer| newcomer != name);
         }
         let below = self.below.get_mut(name)?;
-        let what = below.remove_last_of(rest);
+        let what = below.remove(rest, is_it);
         if below.is_empty() {
             self.below.remove(name);
         }
@@ -288,6 +300,26 @@ mod tests {
         assert!(given_up.is_some_and(|name| name.starts_with("n/a/")));
         assert_eq!(tree.root.turns.len(), 3);
         assert_eq!(std::iter::from_fn(|| tree.pop()).count(), 3);
+        assert!(tree.is_empty() && tree.root.below.is_empty() && tree.root.newcomers.is_empty());
+    }
+
+    #[test]
+    fn work_that_is_taken_away_leaves_nothing_behind() {
+        let mut tree = TurnTree::default();
+        for (number, name) in ["n/a/1", "n/a/1", "n/a/1", "n/b/1"].iter().enumerate() {
+            tree.push(&path(name), number);
+        }
+        let mut take = |name, number| tree.remove(&path(name), |one| *one == number);
+        assert_eq!(take("n/a/1", 1), Some(1));
+        assert_eq!(take("n/a/1", 1), None, "it waits no more");
+        assert_eq!(take("n/b/1", 0), None, "it is another payer's");
+        assert_eq!(take("x/y/z", 0), None);
+        assert_eq!(take("n/b/1", 3), Some(3));
+        assert_eq!(tree.root.turns.len(), 2);
+        assert_eq!(
+            (tree.pop(), tree.pop(), tree.pop()),
+            (Some(0), Some(2), None)
+        );
         assert!(tree.is_empty() && tree.root.below.is_empty() && tree.root.newcomers.is_empty());
     }
 

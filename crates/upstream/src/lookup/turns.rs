@@ -292,9 +292,16 @@ impl Drop for LookupTurn {
 impl Drop for PendingTurn {
     fn drop(&mut self) {
         let mut state = lock(&self.turns.0);
-        if !self.is_given_up.load(Ordering::Relaxed) {
-            state.uncount(&self.payer, self.is_stranger);
+        if self.is_given_up.load(Ordering::Relaxed) {
+            return;
         }
+        // What does not wait any more may not be given up either: it would be taken from the count twice.
+        let waiting = &mut state.class(self.is_stranger).waiting;
+        let is_it = |one: &WaitingLookup| Arc::ptr_eq(&one.is_given_up, &self.is_given_up);
+        let left = waiting.remove(self.payer.path(), is_it);
+        state.uncount(&self.payer, self.is_stranger);
+        drop(state);
+        drop(left);
     }
 }
 
@@ -498,5 +505,93 @@ mod tests {
             assert!(class.waiting.is_empty());
         }
         assert!(state.of_path.is_empty());
+    }
+
+    /// A lookup of which the test knows whether it waits.
+    struct OneLookup {
+        future: Pin<Box<dyn Future<Output = Option<Running>>>>,
+        running: Option<Running>,
+    }
+
+    fn begin(turns: &LookupTurns, from: &str, is_stranger: bool) -> Option<OneLookup> {
+        let payer = LookupPayer::peer(from.parse().unwrap());
+        let pending = turns.begin(payer, is_stranger)?;
+        let future = Box::pin(async move {
+            let turn = pending.turn().await?;
+            Some((turn, pending))
+        });
+        let running = None;
+        Some(OneLookup { future, running })
+    }
+
+    /// Polls all that wait, and drops those that were given up.
+    fn poll_all(lookups: &mut Vec<OneLookup>) {
+        let mut context = Context::from_waker(Waker::noop());
+        lookups.retain_mut(|one| {
+            if one.running.is_some() {
+                return true;
+            }
+            match one.future.as_mut().poll(&mut context) {
+                Poll::Ready(None) => false,
+                Poll::Ready(running) => {
+                    one.running = running;
+                    true
+                }
+                Poll::Pending => true,
+            }
+        });
+    }
+
+    #[test]
+    fn who_has_left_is_not_given_up_once_more_for_others() {
+        let turns = LookupTurns::new(1, 8);
+        let mut lookups = Vec::new();
+        for _ in 0..4 {
+            lookups.extend(begin(&turns, "10.0.0.1:1", false));
+            poll_all(&mut lookups);
+        }
+        lookups.truncate(1);
+        assert_eq!(turns.pending(), 1, "three have left");
+        for address in 2..9 {
+            lookups.extend(begin(&turns, &format!("10.0.{address}.1:1"), false));
+            poll_all(&mut lookups);
+        }
+        assert_eq!((lookups.len(), turns.pending()), (8, 8));
+        assert!(
+            begin(&turns, "10.0.9.1:1", false).is_none(),
+            "nobody has more than one"
+        );
+        drop(lookups);
+        assert_eq!(turns.pending(), 0);
+        assert!(begin(&turns, "10.0.9.1:1", false).is_some());
+    }
+
+    proptest::proptest! {
+        /// Whatever begins, leaves, ends and is given up in whatever order: what is counted is what is there.
+        #[test]
+        fn what_is_pending_is_what_is_there(
+            steps in proptest::collection::vec((0..10_u8, 0..6_u8, 0..3_u8, proptest::bool::ANY), 1..200)
+        ) {
+            let turns = LookupTurns::new(2, 12);
+            let mut lookups = Vec::new();
+            for (step, address, line, is_stranger) in steps {
+                match step {
+                    0..6 => {
+                        let from = format!("10.{}.0.{}:{}", address / 3, address % 3, 1 + line);
+                        lookups.extend(begin(&turns, &from, is_stranger));
+                    }
+                    _ if lookups.is_empty() => {}
+                    _ => drop(lookups.swap_remove(usize::from(address) % lookups.len())),
+                }
+                poll_all(&mut lookups);
+                proptest::prop_assert_eq!(turns.pending(), lookups.len());
+                proptest::prop_assert!(lookups.len() <= 12);
+            }
+            drop(lookups);
+            let state = lock(&turns.0);
+            proptest::prop_assert_eq!(state.pending(), 0);
+            proptest::prop_assert!(state.of_path.is_empty());
+            proptest::prop_assert!(state.others.waiting.is_empty() && state.strangers.waiting.is_empty());
+        }
     }
 }
