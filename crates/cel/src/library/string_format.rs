@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use fairgate_gotext::{Quoted, QuotedBytes, atoi, float};
 
+use super::strings::{MOST_BYTES, too_long};
 use crate::declarations::CheckedCall;
 use crate::syntax::{Expr, ExprId, MacroError};
 use crate::types::CelType;
@@ -14,9 +15,6 @@ use crate::value::{CelError, CelList, CelMap, CelValue, CelWork, work_of_bytes};
 
 /// The number of digits after the decimal point if a format has no precision.
 const PRECISION: usize = 6;
-
-/// The maximum length, in bytes, of a string that one call builds.
-const MOST_BYTES: usize = 20_000_000;
 
 /// The greatest number whose next digit the original reads: it takes a precision with a longer one for no number, and prints
 /// an error in place of the double.
@@ -39,7 +37,7 @@ impl FormatOutput<'_, '_> {
     fn push(&mut self, part: &str) -> Result<(), CelError> {
         self.work.burn(4 + work_of_bytes(part.len()))?;
         if self.text.len() + part.len() > MOST_BYTES {
-            return Err(CelError::cost_limit());
+            return Err(too_long());
         }
         self.text.push_str(part);
         Ok(())

@@ -318,15 +318,24 @@ fn substring_range<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     Ok(of[from..to].to_owned().into())
 }
 
-/// The maximum length, in bytes, of a string that one call builds. The cost of a longer one would exceed any limit of
-/// Kubernetes.
-const MOST_BYTES: usize = 20_000_000;
+/// The maximum length, in bytes, of a string that one call builds.
+pub(super) const MOST_BYTES: usize = 20_000_000;
 
-/// Appends to a string; an error if it would be longer than [`MOST_BYTES`].
-fn push(to: &mut String, part: &str, work: &mut CelWork<'_>) -> Result<(), CelError> {
+/// The string that a call builds is longer than [`MOST_BYTES`], which the original allows where its cost does not count that.
+pub(super) fn too_long() -> CelError {
+    CelError::own_limit("string is too long")
+}
+
+/// Appends to a string; the error `too_long` if it would be longer than [`MOST_BYTES`].
+fn push(
+    to: &mut String,
+    part: &str,
+    work: &mut CelWork<'_>,
+    too_long: fn() -> CelError,
+) -> Result<(), CelError> {
     work.burn(1 + work_of_bytes(part.len()))?;
     if to.len() + part.len() > MOST_BYTES {
-        return Err(CelError::cost_limit());
+        return Err(too_long());
     }
     to.push_str(part);
     Ok(())
@@ -340,11 +349,11 @@ fn replace<'a>(args: &[CelValue<'a>], work: &mut CelWork<'_>) -> CelResult<'a> {
     let mut replaced = String::new();
     let mut done = 0;
     for (at, found) in of.match_indices(old).take(limit) {
-        push(&mut replaced, &of[done..at], work)?;
-        push(&mut replaced, new, work)?;
+        push(&mut replaced, &of[done..at], work, too_long)?;
+        push(&mut replaced, new, work, too_long)?;
         done = at + found.len();
     }
-    push(&mut replaced, &of[done..], work)?;
+    push(&mut replaced, &of[done..], work, too_long)?;
     Ok(replaced.into())
 }
 
@@ -414,12 +423,14 @@ fn join_with<'a>(
     };
     let separator = if args.len() > 1 { text(args, 1)? } else { "" };
     let mut joined = String::new();
+    // The cost of joining is that of the result: of one so long it exceeds every limit of Kubernetes.
+    let too_long = CelError::cost_limit;
     for (at, element) in list.iter().enumerate() {
         if at > 0 {
-            push(&mut joined, separator, work)?;
+            push(&mut joined, separator, work, too_long)?;
         }
         let part = part_of(&element, work)?;
-        push(&mut joined, part, work)?;
+        push(&mut joined, part, work, too_long)?;
     }
     // The value is a copy.
     work.burn(work_of_bytes(joined.len()))?;

@@ -238,6 +238,36 @@ fn an_evaluation_stops_at_the_cost_limit() {
     assert!((1_000_001..1_000_100).contains(&evaluation.cost));
 }
 
+/// The original builds these strings, and their cost does not count how long they are. So the failure policy of an admission policy has no say
+/// in that they are too long here.
+#[test]
+fn a_string_longer_than_its_cost_counts_is_a_limit_of_the_library_itself() {
+    let environment = base(NEWEST)
+        .variable("x", CelType::String)
+        .variable("y", CelType::String)
+        .build();
+    let text = |text: &str| CelValue::from(text.to_owned());
+    for (source, kind) in [
+        ("x.replace('a', y).size() < 10", CelErrorKind::OwnLimit),
+        (
+            "'%s%s%s%s%s%s%s%s'.format([y, y, y, y, y, y, y, y]).size() < 10",
+            CelErrorKind::OwnLimit,
+        ),
+        (
+            "[y, y, y, y, y, y, y, y].join().size() < 10",
+            CelErrorKind::CostLimit,
+        ),
+    ] {
+        let program = environment.compile(source).unwrap();
+        let bindings = environment.bindings();
+        let bindings = bindings
+            .with("x", text("aaaaaaaa"))
+            .with("y", text(&"y".repeat(3_000_000)));
+        let error = program.evaluate(&bindings).result.unwrap_err();
+        assert_eq!(error.kind(), kind, "{source}: {error:?}");
+    }
+}
+
 #[test]
 fn a_limit_of_exactly_the_cost_suffices_and_one_less_does_not() {
     let environment = environment();
