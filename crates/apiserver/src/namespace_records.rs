@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use fairgate_store::{Precondition, ReadRevision, StoreEntry, StoreError, WriteOutcome};
 
-use crate::state::ApiState;
+use crate::{namespaces::NamespaceState, state::ApiState};
 
 /// The prefix of the records, followed by the name of the namespace. No API group is called `fairgate.dev`.
 const PREFIX: &str = "/fairgate.dev/namespaces/";
@@ -54,7 +54,7 @@ impl NamespaceContents {
 impl ApiState {
     /// Prepares the creation of an object in the namespace with this UID: deletes the objects of an earlier namespace
     /// of the same name, and records the UID. Usually it is recorded already, which takes one read from memory. Returns
-    /// `false` if it lost the race against other writers each time.
+    /// `false` if it lost the race against other writers each time, or the namespace is another one by now.
     pub(crate) async fn enter_namespace(
         &self,
         namespace: &str,
@@ -67,6 +67,11 @@ impl ApiState {
         }
         for _ in 0..TRIES {
             let contents = self.namespace_contents(namespace).await?;
+            // Read after the objects: if this is the namespace by now, all of them are older than it. An older reading could be of
+            // the namespace before theirs.
+            if contents.are_of(uid) == Some(false) && !self.is_namespace(namespace, uid).await {
+                return Ok(false);
+            }
             if self
                 .settle_namespace(namespace, &contents, Some(uid))
                 .await?
@@ -75,6 +80,15 @@ impl ApiState {
             }
         }
         Ok(false)
+    }
+
+    /// Whether the namespace is active and has this UID now. `false` if that cannot be found out.
+    async fn is_namespace(&self, namespace: &str, uid: &str) -> bool {
+        let Some(namespaces) = &self.namespaces else {
+            return false;
+        };
+        let state = namespaces.state(namespace).await;
+        state.is_ok_and(|state| matches!(state, NamespaceState::Active { uid: now } if now == uid))
     }
 
     /// Whether the recorded UID of the namespace is this one, by a linearizable read.

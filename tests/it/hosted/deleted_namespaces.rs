@@ -31,11 +31,16 @@ use super::{
 
 /// The states of namespaces, by name; all others are active.
 #[derive(Default)]
-struct KnownNamespaces(Mutex<BTreeMap<String, NamespaceState>>);
+struct KnownNamespaces {
+    states: Mutex<BTreeMap<String, NamespaceState>>,
+    /// What the next reading says in place of that.
+    outdated: Mutex<Option<NamespaceState>>,
+}
 
 impl Namespaces for KnownNamespaces {
     fn state<'a>(&'a self, name: &'a str) -> NamespaceFuture<'a> {
-        let known = self.0.lock().unwrap().get(name).cloned();
+        let outdated = self.outdated.lock().unwrap().take();
+        let known = outdated.or_else(|| self.states.lock().unwrap().get(name).cloned());
         Box::pin(ready(match name {
             "unknown" => Err("away".to_owned()),
             _ => Ok(known.unwrap_or_else(|| active("first"))),
@@ -93,7 +98,7 @@ impl InNamespaces {
     }
 
     fn set(&self, name: &str, state: NamespaceState) {
-        let mut namespaces = self.namespaces.0.lock().unwrap();
+        let mut namespaces = self.namespaces.states.lock().unwrap();
         namespaces.insert(name.to_owned(), state);
     }
 
@@ -165,6 +170,20 @@ async fn a_new_namespace_of_the_same_name_begins_without_budgets() {
 }
 
 #[tokio::test]
+async fn a_creation_in_the_earlier_namespace_deletes_nothing_of_the_new_one() {
+    let api = InNamespaces::new();
+    assert_eq!(api.create("shop", "old").await, 201);
+    api.set("shop", active("second"));
+    assert_eq!(api.create("shop", "web").await, 201);
+    // It has read the namespace before that was deleted, and comes to the store only now.
+    *api.namespaces.outdated.lock().unwrap() = Some(active("first"));
+    assert_eq!(api.create("shop", "late").await, 500);
+    assert_eq!(api.names("shop").await, ["web"]);
+    assert_eq!(api.create("shop", "late").await, 201, "it is tried again");
+    assert_eq!(api.names("shop").await, ["late", "web"]);
+}
+
+#[tokio::test]
 async fn an_object_that_is_written_after_its_namespace_was_cleaned_up_is_deleted_again() {
     for (state, code) in [
         (NamespaceState::Absent, 404),
@@ -179,7 +198,7 @@ async fn an_object_that_is_written_after_its_namespace_was_cleaned_up_is_deleted
             let (hosted, namespaces, state) = (hosted.clone(), namespaces.clone(), becomes.clone());
             Box::pin(async move {
                 namespaces
-                    .0
+                    .states
                     .lock()
                     .unwrap()
                     .insert("shop".to_owned(), state);
