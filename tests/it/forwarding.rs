@@ -59,7 +59,12 @@ fn a_target_without_a_path_arrives_as_the_root() {
     for speaks in [Speaks::Http1, Speaks::Http2] {
         let upstream = TestUpstream::saying(speaks, "hello");
         let gate = Gate::before(&upstream);
-        for (target, expected) in [("http://a", 200), ("http://a#b", 200), ("#b", 400)] {
+        for (target, expected) in [
+            ("http://a", 200),
+            ("http://a#b", 200),
+            ("#b", 400),
+            ("http://a?b=/c", 200),
+        ] {
             let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
             assert_eq!(
                 status(&raw(gate.address(), request.as_bytes())),
@@ -72,7 +77,7 @@ fn a_target_without_a_path_arrives_as_the_root() {
             .into_iter()
             .map(|seen| seen.target)
             .collect();
-        assert_eq!(targets, ["/"; 2]);
+        assert_eq!(targets, ["/", "/", "/?b=/c"]);
     }
 }
 

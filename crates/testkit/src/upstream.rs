@@ -1,7 +1,6 @@
 //! A fake upstream: responds as the test says, and records the requests it received.
 
 use std::{
-    convert::Infallible,
     future::Future,
     io,
     net::SocketAddr,
@@ -174,7 +173,13 @@ async fn serve<F, A>(
             headers: request.headers().clone(),
         });
         let answer = handler(request);
-        async move { Ok::<_, Infallible>(answer.await) }
+        async move {
+            let answer = answer.await;
+            match answer.extensions().get::<Reset>() {
+                Some(Reset) => Err(io::Error::other("the test wants no response")),
+                None => Ok(answer),
+            }
+        }
     });
     match speaks {
         Speaks::Http1 => serve_http1(TokioIo::new(stream), service).await,
@@ -199,7 +204,7 @@ async fn serve<F, A>(
 async fn serve_http1<I, S>(io: I, service: S)
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    S: hyper::service::Service<Request<Incoming>, Response = TestReply, Error = Infallible>
+    S: hyper::service::Service<Request<Incoming>, Response = TestReply, Error = io::Error>
         + Send
         + 'static,
     S::Future: Send,
@@ -214,7 +219,7 @@ where
 async fn serve_http2<I, S>(io: I, service: S, streams: u32)
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
-    S: hyper::service::Service<Request<Incoming>, Response = TestReply, Error = Infallible>
+    S: hyper::service::Service<Request<Incoming>, Response = TestReply, Error = io::Error>
         + Send
         + 'static,
     S::Future: Send + 'static,
@@ -225,6 +230,17 @@ where
         .max_header_list_size(1 << 20)
         .serve_connection(io, service)
         .await;
+}
+
+/// In place of a response: the end of the stream, or of the connection where there are no streams.
+#[derive(Clone)]
+struct Reset;
+
+/// No response: HTTP/2 resets the stream, HTTP/1.1 closes the connection.
+pub fn reset() -> TestReply {
+    let mut reply = text("");
+    reply.extensions_mut().insert(Reset);
+    reply
 }
 
 /// A response with status 200 and this text.

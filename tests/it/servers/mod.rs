@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::{
     client::{TestClient, body, piece, raw, soon, status},
     process::{GatewayProcess, ProcessOptions, wait_until},
-    upstream::{Speaks, TestReply, TestUpstream, full, streamed, text},
+    upstream::{Speaks, TestReply, TestUpstream, full, reset, streamed, text},
 };
 
 /// Each token is its user's name.
@@ -425,6 +425,34 @@ fn errors_to_one_user_say_nothing_about_a_server() {
         ),
         Some(0)
     );
+}
+
+#[test]
+fn requests_of_one_user_that_servers_reset_say_nothing_about_them() {
+    let resets = || {
+        TestUpstream::start(Speaks::Http2, |request| async move {
+            match request.uri().path() {
+                "/broken" => reset(),
+                _ => text("ok"),
+            }
+        })
+    };
+    let servers = [resets(), resets()];
+    let entries = servers
+        .each_ref()
+        .map(|server| json!({"url": url(server.address), "seats": 10}));
+    let more = json!({"upstream": {"spread": "request", "protocol": "http2"}});
+    let gateway = before(&json!(entries), &more);
+    let until = probes(&servers[0]) + 6;
+    while probes(&servers[0]) < until {
+        let response = get(&gateway, "alice", "/broken");
+        assert_eq!(status(&response), 502, "{response}");
+    }
+    for server in &servers {
+        let ejections = "fairgate_upstream_server_ejections_total";
+        assert_eq!(of_server(&gateway, ejections, server.address), Some(0));
+    }
+    assert_eq!(status(&get(&gateway, "bob", "/")), 200);
 }
 
 /// An answer that begins at once and never ends.

@@ -341,11 +341,20 @@ impl Drop for LeasedConnection {
 /// (`REFUSED_STREAM`), or its number is above the last one in the upstream's `GOAWAY`, whatever its reason.
 /// (Streams up to that number continue; if they fail, it is because the connection itself does.)
 pub(super) fn was_refused(error: &SendError) -> bool {
+    http2_error(error).is_some_and(|error| {
+        let is_refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        error.is_remote() && (is_refused || error.is_go_away())
+    })
+}
+
+/// Whether the upstream ended this request alone.
+pub(super) fn was_reset(error: &SendError) -> bool {
+    http2_error(error).is_some_and(|error| error.is_remote() && error.is_reset())
+}
+
+fn http2_error(error: &SendError) -> Option<&h2::Error> {
     let SendError::Http2(error) = error else {
-        return false;
+        return None;
     };
-    let Some(error) = error.source().and_then(|e| e.downcast_ref::<h2::Error>()) else {
-        return false;
-    };
-    error.is_remote() && (error.reason() == Some(h2::Reason::REFUSED_STREAM) || error.is_go_away())
+    error.source()?.downcast_ref()
 }

@@ -349,7 +349,7 @@ impl Forwarder {
                 routes = choice.current();
                 excluded = routes.index_of(server).into_iter().collect();
             }
-            let is_read = matches!(blame, Blame::NotAnswered | Blame::Ejected);
+            let is_read = matches!(blame, Blame::NotAnswered | Blame::Reset | Blame::Ejected);
             match unanswered.take_body() {
                 Some(whole) if !(is_read && std::mem::replace(&mut repeated, true)) => {
                     call.context.progress.set(RequestProgress::NotSent);
@@ -474,13 +474,13 @@ impl Forwarder {
             RecoveredBody::Whole(body) if may_repeat && has_others => {
                 call.context.trace.request_bytes.set(0);
                 log_lost(trace, &error);
-                Err(AttemptFailure::Elsewhere(body))
+                Err(AttemptFailure::Elsewhere(body, blame_for(&error)))
             }
             RecoveredBody::ClientFailed(failure) => Err(AttemptFailure::Client(failure)),
             _ if unprocessed => Err(AttemptFailure::Unsent),
             _ => {
                 log_lost(trace, &error);
-                Err(AttemptFailure::Upstream)
+                Err(AttemptFailure::Upstream(blame_for(&error)))
             }
         }
     }
@@ -511,11 +511,7 @@ impl Forwarder {
         let target = call.request.uri().path_and_query();
         Ok(RequestHead::Http1(Http1Head {
             method: call.request.method(),
-            target: match target.map_or("/", PathAndQuery::as_str) {
-                path if path.starts_with('/') => Cow::Borrowed(path),
-                // A query without a path, which is that of the root.
-                query => Cow::Owned(format!("/{query}")),
-            },
+            target: target.map_or(Cow::Borrowed("/"), origin_form),
             lines,
             spare: &self.lines,
         }))
@@ -541,19 +537,37 @@ impl Forwarder {
 /// The target of the request to send; with the endpoint's scheme and authority, as HTTP/2 has them there.
 fn target(call: &Call, endpoint: Option<&Endpoint>) -> Result<Uri, Refusal> {
     let mut parts = http::uri::Parts::default();
-    parts.path_and_query = call.request.uri().path_and_query().map(|target| {
+    parts.path_and_query = match call.request.uri().path_and_query() {
         // An empty path reads as "/" but would be written as nothing.
-        if target.as_str() == "/" {
-            PathAndQuery::from_static("/")
-        } else {
-            target.clone()
-        }
-    });
+        Some(target) if target.as_str() == "/" => Some(PathAndQuery::from_static("/")),
+        Some(target) => match origin_form(target) {
+            Cow::Borrowed(_) => Some(target.clone()),
+            Cow::Owned(target) => PathAndQuery::try_from(target).ok(),
+        },
+        None => None,
+    };
     if let Some(endpoint) = endpoint {
         parts.scheme = Some(endpoint.scheme());
         parts.authority = Some(endpoint.authority().clone());
     }
     Uri::from_parts(parts).map_err(|_| Refusal::Malformed("the target has no path"))
+}
+
+/// A target as it is sent: it begins with a path. A query without one is that of the root, and servers do not read it otherwise.
+fn origin_form(target: &PathAndQuery) -> Cow<'_, str> {
+    match target.as_str() {
+        path if path.starts_with('/') => Cow::Borrowed(path),
+        query => Cow::Owned(format!("/{query}")),
+    }
+}
+
+/// Whom to blame for a call that was sent and not answered.
+fn blame_for(error: &connections::SendError) -> Blame {
+    if connections::was_reset(error) {
+        Blame::Reset
+    } else {
+        Blame::NotAnswered
+    }
 }
 
 /// Logs that the upstream closed a connection before it answered.

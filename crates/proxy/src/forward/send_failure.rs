@@ -12,13 +12,13 @@ pub(super) enum AttemptFailure {
     /// interrupted. Here is its complete body.
     Again(ClientBody),
     /// It is a read that the server may have processed: another server may answer it. Here is its complete body.
-    Elsewhere(ClientBody),
+    Elsewhere(ClientBody, Blame),
     /// The upstream has not processed it, but part of the body is lost.
     Unsent,
     /// The client's body is incomplete.
     Client(ClientFailure),
     /// The upstream may have processed it.
-    Upstream,
+    Upstream(Blame),
 }
 
 /// Who is to blame for a failure, of a server among several.
@@ -28,6 +28,8 @@ pub(super) enum Blame {
     NotConnected,
     /// The server took the request and did not answer.
     NotAnswered,
+    /// The server ended the request alone, with a code of HTTP/2, and its connection lives. That may be due to the request.
+    Reset,
     /// The server was ejected while a read waited for its answer.
     Ejected,
     /// The client, the gateway's own limits, or a server that refused the request properly.
@@ -96,8 +98,8 @@ impl AttemptFailure {
                 note(Blame::Nobody, Some(body));
                 Refusal::UpstreamUnreachable
             }
-            Self::Elsewhere(body) => {
-                note(Blame::NotAnswered, Some(body));
+            Self::Elsewhere(body, blame) => {
+                note(blame, Some(body));
                 Refusal::UpstreamFailed
             }
             Self::Unsent => Refusal::UpstreamUnreachable,
@@ -105,8 +107,8 @@ impl AttemptFailure {
                 Refusal::Malformed("the request's body is incomplete")
             }
             Self::Client(ClientFailure::TooSlow) => Refusal::BodyTooSlow,
-            Self::Upstream => {
-                note(Blame::NotAnswered, None);
+            Self::Upstream(blame) => {
+                note(blame, None);
                 Refusal::UpstreamFailed
             }
         }

@@ -140,9 +140,14 @@ impl ServerChoice {
             Blame::NotAnswered if call.kind != RequestKind::LongRunning => {
                 self.servers.failed(&chosen.server);
             }
+            // As an error: it takes those of several users to say something about the server.
+            Blame::Reset if call.kind != RequestKind::LongRunning => {
+                let outcomes = chosen.server.load().outcomes();
+                outcomes.answered_with_error(hash_of_user(call));
+            }
             // Its response is no longer awaited.
             Blame::Ejected => drop(call.context.awaited.take()),
-            Blame::NotAnswered | Blame::Nobody => {}
+            Blame::NotAnswered | Blame::Reset | Blame::Nobody => {}
         }
         drop(call.context.server_charge.borrow_mut().take());
         forget_preference(&call.peer);
