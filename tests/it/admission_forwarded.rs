@@ -194,7 +194,10 @@ fn respond(
     if head.method == Method::GET && !path.contains("/exec") {
         let found = stored.lock().unwrap().get(path).cloned();
         let Some(found) = found else {
-            let mut absent = json(json!({"kind": "Status", "reason": "NotFound", "code": 404}));
+            let name = path.rsplit('/').next();
+            let mut absent = json(
+                json!({"kind": "Status", "reason": "NotFound", "details": {"name": name}, "code": 404}),
+            );
             *absent.status_mut() = http::StatusCode::NOT_FOUND;
             return absent;
         };

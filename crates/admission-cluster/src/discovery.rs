@@ -242,19 +242,22 @@ impl ResourceDiscovery {
     }
 
     async fn resources(&self) -> Result<Vec<ListedResource>, String> {
-        let mut found = Vec::new();
+        let (mut found, mut is_server) = (Vec::new(), false);
         for path in ["/api", GROUPS] {
             // A server without core group, or without others, is none the less a server.
             let Some(document) = self.document(path).await? else {
                 continue;
             };
+            is_server = true;
             if document["kind"] == "APIGroupDiscoveryList" {
                 found.extend(of_groups(&document));
             } else {
                 found.extend(self.of_versions(path, &document).await?);
             }
         }
-        Ok(found)
+        // A proxy in front of a server has no document either.
+        let nothing = || "the upstream answered 404 to /api and /apis".to_owned();
+        is_server.then_some(found).ok_or_else(nothing)
     }
 
     /// The resources of all versions that a document without resources names. A version that cannot be read, such as

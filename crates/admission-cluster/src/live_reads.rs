@@ -12,6 +12,7 @@ use fairgate_core::{
 };
 use fairgate_objects::codec::json;
 use fairgate_upstream::{
+    absence,
     client::ApiClient,
     informer::{ApiResource, Whole},
     path::push_segment,
@@ -80,11 +81,12 @@ impl LiveReads {
         }
     }
 
-    /// Reads an object as it is after this call, in the turn of a user. It is absent only if the upstream says so.
+    /// Reads an object as it is after this call, in the turn of a user. It is absent only if the upstream says so, or has said that it
+    /// does not serve the kind any more.
     pub(crate) async fn read_now(
         &self,
         user: &str,
-        resource: &ApiResource,
+        (resource, is_served): (&ApiResource, bool),
         namespace: &str,
         name: &str,
     ) -> Result<SharedObject, InputFailure> {
@@ -97,7 +99,8 @@ impl LiveReads {
             let (this, path) = (Arc::clone(&this), path.clone());
             let type_meta = type_meta.clone();
             async move {
-                let fetched = tokio::time::timeout(NOW_LIMIT, this.fetch(&path, &type_meta)).await;
+                let fetching = this.fetch(&path, &type_meta, is_served);
+                let fetched = tokio::time::timeout(NOW_LIMIT, fetching).await;
                 fetched.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
             }
         };
@@ -133,11 +136,12 @@ impl LiveReads {
         }
     }
 
-    /// Reads an object of a resource by namespace (empty for those without) and name, in the turn of a user. Takes at most `limit`.
+    /// Reads an object of a resource, which is served or was, by namespace (empty for those without) and name, in the turn of a user. Takes
+    /// at most `limit`.
     pub(crate) async fn read(
         &self,
         user: &str,
-        resource: &ApiResource,
+        (resource, is_served): (&ApiResource, bool),
         namespace: &str,
         name: &str,
         limit: Duration,
@@ -149,7 +153,7 @@ impl LiveReads {
         let type_meta = (resource.api_version.clone(), resource.kind.clone());
         // The connections of the client belong to the control runtime.
         let reading = tasks::spawn_with_result(&this.control.clone(), async move {
-            let reading = this.get(&user, path, &type_meta);
+            let reading = this.get(&user, path, &type_meta, is_served);
             let read = tokio::time::timeout(limit, reading).await;
             read.unwrap_or(Err(InputFailure::Lacking(LookupLack::Time)))
         });
@@ -164,13 +168,14 @@ impl ReadsInProgress {
         user: &str,
         path: String,
         type_meta: &(String, String),
+        is_served: bool,
     ) -> Result<SharedObject, InputFailure> {
         let _turn = self.turns.of(user, 1).await;
         // Others that waited for the same object may have found out meanwhile.
         if self.is_absent(&path) {
             return Err(InputFailure::NotFound);
         }
-        let found = self.fetch(&path, type_meta).await;
+        let found = self.fetch(&path, type_meta, is_served).await;
         if found == Err(InputFailure::NotFound) {
             let mut absent = lock(&self.absent);
             if absent.len() >= MAX_ABSENT {
@@ -191,9 +196,10 @@ impl ReadsInProgress {
         &self,
         path: &str,
         (api_version, kind): &(String, String),
+        is_served: bool,
     ) -> Result<SharedObject, InputFailure> {
         let (api_version, kind) = (api_version.clone(), kind.clone());
-        self.read(path, move |value| {
+        self.read(path, is_served, move |value| {
             if value["kind"] != *kind || value["apiVersion"] != *api_version {
                 let why = format!("the response is no {api_version} {kind}");
                 return Err(InputFailure::Failed(why));
@@ -209,7 +215,7 @@ impl ReadsInProgress {
         path: &str,
         (api_version, kind): (String, String),
     ) -> Result<Vec<SharedObject>, InputFailure> {
-        self.read(path, move |mut value| {
+        self.read(path, true, move |mut value| {
             let Value::Array(items) = value["items"].take() else {
                 return Err(failed(&"the response is no list"));
             };
@@ -229,26 +235,28 @@ impl ReadsInProgress {
     async fn read<T: Send + 'static>(
         &self,
         path: &str,
+        is_served: bool,
         made: impl FnOnce(Value) -> Result<T, InputFailure> + Send + 'static,
     ) -> Result<T, InputFailure> {
         let target = PathAndQuery::try_from(path).map_err(|error| failed(&error))?;
         let reading = self.client.get(target, "application/json", MAX_OBJECT);
         let (status, body) = reading.await.map_err(|error| lacking(&error))?;
         if body.len() <= LARGE {
-            return decoded(status, &body).and_then(made);
+            return decoded(status, &body, is_served).and_then(made);
         }
         // Everybody who asks for the same shares the read: what is read takes turns.
         let bytes = body.len();
-        let work = move || decoded(status, &body).and_then(made);
+        let work = move || decoded(status, &body, is_served).and_then(made);
         let done = self.workers.run(path, bytes, work).await;
         done.map_err(|error| lacking(&error))?
     }
 }
 
-/// The JSON of a successful response.
-fn decoded(status: StatusCode, body: &Bytes) -> Result<Value, InputFailure> {
+/// The JSON of a successful response. Where the kind is not served any more, a 404 need not name the object.
+fn decoded(status: StatusCode, body: &Bytes, is_served: bool) -> Result<Value, InputFailure> {
     let value = json::parse(body).map(|read| read.value).unwrap_or_default();
-    if status == StatusCode::NOT_FOUND && value["reason"] == "NotFound" {
+    let is_absent = || !is_served || absence::names_absent_object(&value);
+    if status == StatusCode::NOT_FOUND && is_absent() {
         return Err(InputFailure::NotFound);
     }
     if status.is_success() {
@@ -256,7 +264,9 @@ fn decoded(status: StatusCode, body: &Bytes) -> Result<Value, InputFailure> {
     }
     let message = value["message"].as_str().unwrap_or_default();
     let why = format!("the upstream answered {status}: {message}");
+    // A 404 that names no object is of a server that has not come to serve the kind, or of a proxy.
     let is_for_now = status.is_server_error()
+        || status == StatusCode::NOT_FOUND
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::REQUEST_TIMEOUT;
     Err(if is_for_now {

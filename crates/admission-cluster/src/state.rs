@@ -265,10 +265,12 @@ impl ClusterObjects for FollowedCluster {
         Box::pin(async move {
             let resource = namespace_resource();
             if self.reads_now {
-                return self.reads.read_now(user, &resource, "", name).await;
+                return self.reads.read_now(user, (&resource, true), "", name).await;
             }
             let limit = NAMESPACE_LIMIT;
-            self.reads.read(user, &resource, "", name, limit).await
+            self.reads
+                .read(user, (&resource, true), "", name, limit)
+                .await
         })
     }
 
@@ -331,12 +333,15 @@ impl ClusterObjects for FollowedCluster {
                     InputFailure::Failed(why)
                 });
             };
+            // Discovery has been read, and does not have the kind any more if it comes from the params that were followed.
+            let is_served = self.following.discovery.of_params(kind).is_some();
+            let resource = (&resource, is_served);
             if self.reads_now {
-                let reading = self.reads.read_now(user, &resource, namespace, name);
+                let reading = self.reads.read_now(user, resource, namespace, name);
                 return reading.await;
             }
             self.reads
-                .read(user, &resource, namespace, name, PARAM_LIMIT)
+                .read(user, resource, namespace, name, PARAM_LIMIT)
                 .await
         })
     }

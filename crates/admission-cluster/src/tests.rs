@@ -119,7 +119,14 @@ impl StandIn {
             }
             let revision = state.revision;
             match state.collections.get_mut(path) {
-                None => reply(404, &json!({"kind": "Status", "reason": "NotFound", "code": 404})),
+                None => {
+                    let mut names = path.rsplit('/');
+                    let (name, plural) = (names.next(), names.next().unwrap_or_default());
+                    let mut served = state.collections.keys();
+                    let is_served = served.any(|served| served.ends_with(&format!("/{plural}")));
+                    let details = if is_served { json!({"name": name}) } else { json!({}) };
+                    reply(404, &json!({"kind": "Status", "reason": "NotFound", "details": details, "code": 404}))
+                }
                 Some(collection) if collection.is_forbidden => reply(
                     403,
                     &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden",

@@ -12,7 +12,7 @@
 //! Where there are several servers, [`servers`] has what is known of each, [`server_monitor`] probes them, and a [`target`](target::UpstreamTarget) is any of
 //! them.
 //!
-//! [`informer`] lists and watches objects there, for all that follow any. [`deep_json`] reads what nests deep.
+//! [`absence`] tells a missing object from a missing path. [`informer`] lists and watches objects there, for all that follow any. [`deep_json`] reads what nests deep.
 //!
 //! Requests that the gateway sends in its own name (reviews, policy objects, metrics) and connections of the request path share one
 //! [`UpstreamTls`](tls::UpstreamTls), whose certificates can be replaced: the gateway follows the files of certificates, keys and
@@ -20,6 +20,7 @@
 //!
 //! Not here: requests of clients, which `fairgate-proxy` forwards.
 
+pub mod absence;
 pub mod access_review;
 mod cache;
 pub mod client;

@@ -90,6 +90,9 @@ pub(crate) enum ReadFailure {
     /// Time, or a thread to decode it.
     #[error("{0}")]
     Lacking(Lack),
+    /// The upstream answered 404, but not that there is no such object: it does not serve the path, or a proxy answered.
+    #[error("{0}")]
+    NotServed(String),
     /// Anything else, in a few words.
     #[error("{0}")]
     Failed(String),

@@ -146,9 +146,9 @@ impl From<ReadFailure> for DryRunEnd {
         match failure {
             ReadFailure::NoRoom => Self::NoRoom,
             ReadFailure::Lacking(lack) => Self::Lacking(lack),
-            failure @ (ReadFailure::TooLong | ReadFailure::Failed(_)) => {
-                Self::Failed(failure.to_string())
-            }
+            failure @ (ReadFailure::TooLong
+            | ReadFailure::NotServed(_)
+            | ReadFailure::Failed(_)) => Self::Failed(failure.to_string()),
         }
     }
 }

@@ -241,6 +241,37 @@ fn an_object_that_was_deleted_meanwhile_is_not_created() {
     });
 }
 
+/// A server that has no such path, or a proxy before it, says nothing about the object: another server may have it.
+#[test]
+fn a_404_that_names_no_object_is_no_absence() {
+    World::run(|| async {
+        for guard in [false, true] {
+            let world = if guard {
+                World::guarded()
+            } else {
+                World::new(AdmissionMode::Enforce)
+            };
+            world.enforce(&[policy("p", " configmaps", "false")]);
+            for status in [
+                json!({"kind": "Status", "reason": "NotFound", "details": {}}),
+                json!({"kind": "Status"}),
+                json!("404 page not found"),
+            ] {
+                world.fail(MAP, 404, &status);
+                for method in ["DELETE", "PATCH", "PUT"] {
+                    let body = match method {
+                        "DELETE" => json!({}),
+                        _ => json!({"metadata": {"name": "m"}}),
+                    };
+                    let got = world.json(method, MAP, &body).await;
+                    assert_eq!(got.code, 500, "{method} {status}: {got:?}");
+                }
+            }
+            assert!(world.sent().is_empty());
+        }
+    });
+}
+
 #[test]
 fn writes_of_absent_objects_are_answered_here() {
     World::run(|| async {

@@ -22,7 +22,11 @@ fn world() -> World {
         policy("q", " configmaps", "false"),
     ]);
     let undefined = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trinkets.x.io";
-    world.fail(undefined, 404, &json!({"kind": "Status"}));
+    world.fail(
+        undefined,
+        404,
+        &json!({"kind": "Status", "reason": "NotFound", "details": {"name": "trinkets.x.io"}}),
+    );
     world
 }
 

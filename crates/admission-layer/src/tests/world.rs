@@ -477,7 +477,10 @@ fn stored(
                 }
                 Some(object) => Response::new(full(part_of(object, &query).to_string())),
                 None => {
-                    let mut response = Response::new(full("{\"kind\":\"Status\"}"));
+                    let name = path.rsplit('/').next().unwrap_or_default();
+                    let absent =
+                        json!({"kind": "Status", "reason": "NotFound", "details": {"name": name}});
+                    let mut response = Response::new(full(absent.to_string()));
                     *response.status_mut() = http::StatusCode::NOT_FOUND;
                     response
                 }

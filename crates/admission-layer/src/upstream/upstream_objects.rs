@@ -4,7 +4,7 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fairgate_upstream::{client::ApiClient, path::push_segment};
+use fairgate_upstream::{absence, client::ApiClient, path::push_segment};
 use http::{StatusCode, uri::PathAndQuery};
 use serde_json::Value;
 
@@ -153,7 +153,8 @@ impl UpstreamReader {
                 value: self.decoded(body, &mut share).await?,
                 share,
             })),
-            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::NOT_FOUND if is_absent(&body) => Ok(None),
+            StatusCode::NOT_FOUND => Err(ReadFailure::NotServed(refused(status, &body))),
             status => Err(refused(status, &body).into()),
         }
     }
@@ -298,6 +299,10 @@ fn escaped(value: &str) -> String {
         escaped.push(character);
     }
     escaped
+}
+
+fn is_absent(body: &[u8]) -> bool {
+    serde_json::from_slice(body).is_ok_and(|body| absence::names_absent_object(&body))
 }
 
 fn refused(status: StatusCode, body: &[u8]) -> String {
