@@ -446,7 +446,7 @@ fn requests_of_one_user_that_servers_reset_say_nothing_about_them() {
     let until = probes(&servers[0]) + 6;
     while probes(&servers[0]) < until {
         let response = get(&gateway, "alice", "/broken");
-        assert_eq!(status(&response), 502, "{response}");
+        assert_eq!(status(&response), 503, "{response}");
     }
     for server in &servers {
         let ejections = "fairgate_upstream_server_ejections_total";

@@ -18,6 +18,14 @@ pub(super) fn matching(text: u64, pattern: u64) -> u64 {
     tenth(text.saturating_add(1)).saturating_mul(pattern.div_ceil(4))
 }
 
+/// The maximum length, in bytes, of a string that one call builds.
+pub(super) const MOST_BYTES: usize = 20_000_000;
+
+/// The string that a call builds is longer than [`MOST_BYTES`], which the original allows where its cost does not count that.
+pub(super) fn too_long() -> CelError {
+    CelError::own_limit("string is too long")
+}
+
 /// A function whose results borrow nothing.
 pub(super) struct FixedFunction<F>(F);
 

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use fairgate_gotext::{Quoted, QuotedBytes, atoi, float};
 
-use super::strings::{MOST_BYTES, too_long};
+use super::go_text::{MOST_BYTES, too_long};
 use crate::declarations::CheckedCall;
 use crate::syntax::{Expr, ExprId, MacroError};
 use crate::types::CelType;

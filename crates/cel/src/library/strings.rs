@@ -4,7 +4,7 @@
 
 #![expect(clippy::unnecessary_wraps, reason = "the signature of cost functions")]
 
-use super::go_text::{fifth, int, tenth, text};
+use super::go_text::{MOST_BYTES, fifth, int, tenth, text, too_long};
 use super::string_format;
 use crate::declarations::{CelDeclarations, CelFunctionDecl, CelLibrary, CelOverload, Metered};
 use crate::types::CelType::{self, Int, String as Text};
@@ -316,14 +316,6 @@ fn substring_range<'a>(args: &[CelValue<'a>]) -> CelResult<'a> {
     let from = offset_of(of, start).ok_or_else(|| out_of_range(start))?;
     let to = offset_of(of, end).ok_or_else(|| out_of_range(end))?;
     Ok(of[from..to].to_owned().into())
-}
-
-/// The maximum length, in bytes, of a string that one call builds.
-pub(super) const MOST_BYTES: usize = 20_000_000;
-
-/// The string that a call builds is longer than [`MOST_BYTES`], which the original allows where its cost does not count that.
-pub(super) fn too_long() -> CelError {
-    CelError::own_limit("string is too long")
 }
 
 /// Appends to a string; the error `too_long` if it would be longer than [`MOST_BYTES`].
