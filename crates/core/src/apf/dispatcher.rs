@@ -180,7 +180,8 @@ impl<W: Copy> Dispatcher<W> {
         Arc::clone(&control.view)
     }
 
-    /// Lends and borrows seats by recent demand, and drops levels that have drained. To be called
+    /// Lends and borrows seats by recent demand. Levels that have drained are dropped, their seats divided among the others, and
+    /// [`view`](Self::view) is another one then. To be called
     /// regularly: every 10 s in the original; in Improved every 100 ms, and soon after a request had to
     /// wait or was refused.
     ///

@@ -28,7 +28,7 @@ use fairgate_call::Spool;
 use fairgate_core::{
     apf::{
         counts::Counts,
-        dispatcher::{Dispatcher, LimitChange, SharedSeats},
+        dispatcher::{Dispatcher, LimitChange, PolicyView, SharedSeats},
         level::Decisions,
         policy::{Policy, Schema},
         queueset::LevelElsewhere,
@@ -163,15 +163,26 @@ impl FlowControl {
     pub fn rebalance(&self, now: Time) -> Vec<LimitChange> {
         self.drop_retired();
         let mut out = Decisions::default();
+        let before = self.dispatcher.view();
         let changes = self.dispatcher.rebalance(now, &mut out);
+        self.publish_unless(&before);
         self.deliver(out);
         changes
+    }
+
+    /// Publishes the view of the dispatcher unless it is still this one.
+    fn publish_unless(&self, before: &Arc<PolicyView<Waiter>>) {
+        if !Arc::ptr_eq(before, &self.dispatcher.view()) {
+            self.publish();
+        }
     }
 
     /// From now on this gateway has only these seats, of those that several gateways share.
     pub fn share_seats(&self, now: Time, seats: SharedSeats) {
         let mut out = Decisions::default();
+        let before = self.dispatcher.view();
         self.dispatcher.share_seats(now, seats, &mut out);
+        self.publish_unless(&before);
         self.deliver(out);
     }
 

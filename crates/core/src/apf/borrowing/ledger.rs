@@ -130,31 +130,20 @@ impl Ledger {
         } else {
             Entry::Limited(LevelClass::of(level))
         };
-        self.replace(number, Some(entry));
-    }
-
-    /// Forgets a level. The cost is that of [`Ledger::set`].
-    pub(crate) fn remove(&mut self, number: u32) {
-        self.replace(number, None);
-    }
-
-    fn replace(&mut self, number: u32, entry: Option<Entry>) {
         let place = number as usize;
         if self.levels.len() <= place {
             self.levels.resize(place + 1, None);
         }
-        let before = std::mem::replace(&mut self.levels[place], entry);
-        if before.map(Entry::identity) == entry.map(Entry::identity) {
+        let before = self.levels[place].replace(entry);
+        if before.map(Entry::identity) == Some(entry.identity()) {
             return;
         }
         if let Some(before) = before {
             self.sums = self.sums.combined(Sums::of(before), |sum, part| sum - part);
             self.leave(number, before);
         }
-        if let Some(entry) = entry {
-            self.sums = self.sums.combined(Sums::of(entry), |sum, part| sum + part);
-            self.join(number, entry);
-        }
+        self.sums = self.sums.combined(Sums::of(entry), |sum, part| sum + part);
+        self.join(number, entry);
         self.touched.push(number);
     }
 

@@ -9,7 +9,7 @@ use crate::random::Random;
 struct Pair {
     ledger: Ledger,
     /// By number: the level, and the limit that the ledger last reported.
-    levels: Vec<Option<(RebalanceInput, Seats)>>,
+    levels: Vec<(RebalanceInput, Seats)>,
 }
 
 impl Pair {
@@ -17,25 +17,22 @@ impl Pair {
         let ledger = Ledger::new(levels);
         let decided = rebalance(Semantics::Improved, levels);
         let limits = decided.outcomes.iter().map(|outcome| outcome.current);
-        let levels = levels.iter().copied().zip(limits).map(Some).collect();
+        let levels = levels.iter().copied().zip(limits).collect();
         Self { ledger, levels }
     }
 
     /// Settles the ledger, in which the levels of these numbers may have changed, and compares.
     fn check(&mut self, touched: &[u32], context: &str) {
         for (number, limit) in self.ledger.settle() {
-            let (_, current) = self.levels[number as usize]
-                .as_mut()
-                .expect("what was removed is not reported");
+            let (_, current) = &mut self.levels[number as usize];
             let is_news = *current != limit || touched.contains(&number);
             assert!(is_news, "{context}: level {number} keeps {limit}");
             *current = limit;
         }
-        let present: Vec<_> = self.levels.iter().flatten().collect();
-        let parties: Vec<_> = present.iter().map(|(level, _)| *level).collect();
+        let parties: Vec<_> = self.levels.iter().map(|(level, _)| *level).collect();
         let decided = rebalance(Semantics::Improved, &parties);
         assert_eq!(decided.failure, None, "{context}");
-        for (outcome, (level, limit)) in decided.outcomes.iter().zip(&present) {
+        for (outcome, (level, limit)) in decided.outcomes.iter().zip(&self.levels) {
             assert_eq!(*limit, outcome.current, "{context}: {level:?}");
         }
         assert_eq!(
@@ -48,15 +45,9 @@ impl Pair {
     }
 
     fn set(&mut self, number: usize, level: RebalanceInput) {
-        let limit = self.levels[number].map_or(0, |(_, limit)| limit);
-        self.levels[number] = Some((level, limit));
+        self.levels[number].0 = level;
         let number = u32::try_from(number).expect("a few");
         self.ledger.set(number, &level);
-    }
-
-    fn remove(&mut self, number: usize) {
-        self.levels[number] = None;
-        self.ledger.remove(u32::try_from(number).expect("a few"));
     }
 }
 
@@ -183,9 +174,8 @@ fn play(seed: u64) {
             touched.push(u32::try_from(drawn).expect("a few"));
             let number = usize::try_from(drawn).expect("a few");
             match (random.within(0..20), pair.levels[number]) {
-                (0, _) => pair.remove(number),
-                (1, _) | (_, None) => pair.set(number, draw(&mut random, drawn)),
-                (_, Some((level, _))) => {
+                (0..2, _) => pair.set(number, draw(&mut random, drawn)),
+                (_, (level, _)) => {
                     let demand = if level.exempt {
                         random.within(0..habit.most * count)
                     } else {

@@ -113,7 +113,7 @@ impl<W: Copy> Control<W> {
         changes
     }
 
-    /// Looks at the levels that have changed; at every level where nothing is kept about which these are.
+    /// Looks at the levels that have changed; at every level where nothing is kept about which these are, and where one has drained.
     ///
     /// O(changed levels · log levels) and what the division costs: see [`Ledger::settle`].
     pub(super) fn rebalance(&mut self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
@@ -121,11 +121,23 @@ impl<W: Copy> Control<W> {
             return self.divide_anew(now, out);
         }
         let Some(lending) = &mut self.lending else {
-            self.drop_drained();
+            if self.levels.values().any(ControlledLevel::has_drained) {
+                return self.divide_anew(now, out);
+            }
             return self.rebalance_all(now, None, out);
         };
+        let visited = lending.begin(now);
+        let held = |number: &u32| self.levels.get(&lending.names[*number as usize]);
+        if visited
+            .iter()
+            .filter_map(held)
+            .any(ControlledLevel::has_drained)
+        {
+            // The seats of its shares are for the others from now on.
+            return self.divide_anew(now, out);
+        }
         let mut limits: BTreeMap<u32, Option<Seats>> = BTreeMap::new();
-        for number in lending.begin(now) {
+        for number in visited {
             let name = &lending.names[number as usize];
             let Some(held) = self.levels.get_mut(name) else {
                 continue;
@@ -133,11 +145,6 @@ impl<W: Copy> Control<W> {
             #[cfg(test)]
             {
                 self.visits += 1;
-            }
-            if held.has_drained() {
-                self.levels.remove(name);
-                lending.ledger.remove(number);
-                continue;
             }
             held.measure(now, Semantics::Improved, Some(lending.notice(number)));
             let input = held.input(now, Semantics::Improved);

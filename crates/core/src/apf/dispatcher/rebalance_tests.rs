@@ -126,8 +126,39 @@ fn improved_forgets_who_changed_with_each_policy() {
         "the new policy has looked at all"
     );
     finish(ticket, 150);
-    assert_eq!(visits(&dispatcher, 200), 1, "the level that has drained");
+    assert_eq!(visits(&dispatcher, 200), 602, "all share the seats of one");
     assert_eq!(dispatcher.levels().len(), 602);
+    assert_eq!(visits(&dispatcher, 300), 0, "once");
+}
+
+#[test]
+fn the_seats_of_a_level_that_has_drained_are_for_the_others() {
+    for semantics in [Semantics::Compatible, Semantics::Improved] {
+        let dispatcher = Dispatcher::new(tenants(3, semantics), Time::ZERO);
+        let ticket = arrive(&dispatcher, 50, "tenant-00002");
+        let mut out = Decisions::default();
+        let at = |millis: u64| Time::from_nanos(millis * MILLI);
+        dispatcher.apply(at(60), tenants(2, semantics), &mut out);
+        dispatcher.rebalance(at(100), &mut out);
+        assert_eq!(dispatcher.levels().len(), 5, "one request executes");
+        finish(ticket, 150);
+        dispatcher.rebalance(at(200), &mut out);
+        let fresh = Dispatcher::<u32>::new(tenants(2, semantics), Time::ZERO);
+        let facts = |dispatcher: &Dispatcher<u32>| {
+            let view = dispatcher.view();
+            let levels = dispatcher.report(at(200)).into_iter();
+            let facts = levels.map(|report| {
+                let level = view.policy().level_by_name(&report.spec.name);
+                let cap = level.map(|level| view.width_cap(level));
+                format!(
+                    "{} {:?} {} {cap:?}",
+                    report.spec.name, report.limits, report.current
+                )
+            });
+            facts.collect::<Vec<_>>()
+        };
+        assert_eq!(facts(&dispatcher), facts(&fresh), "{semantics:?}");
+    }
 }
 
 #[test]

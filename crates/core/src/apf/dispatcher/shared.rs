@@ -220,12 +220,19 @@ impl<W: Copy> Control<W> {
         shared.is_some_and(|shared| shared.at(now) != self.seats_in_force)
     }
 
-    /// Divides all seats anew.
+    /// Divides all seats anew, among the levels that have not drained. The view is another one if any has: how wide requests may be depends
+    /// on the nominal limits.
     pub(super) fn divide_anew(&mut self, now: Time, out: &mut Decisions<W>) -> Vec<LimitChange> {
+        let before = self.levels.len();
         self.drop_drained();
         self.set_static_limits(now);
         let lending = self.new_lending(now);
-        self.rebalance_all(now, lending, out)
+        let changes = self.rebalance_all(now, lending, out);
+        if self.levels.len() < before {
+            let policy = std::sync::Arc::clone(&self.view.policy);
+            self.view = self.make_view(policy);
+        }
+        changes
     }
 
     /// Moves the limits to what they should be, as far as seats are free. O(levels).
