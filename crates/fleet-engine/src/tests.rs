@@ -333,6 +333,21 @@ async fn a_gateway_that_leaves_gives_its_seats_back_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_gateway_that_leaves_does_not_displace_its_successor() {
+    let mut fleet = Fleet::new(2);
+    fleet.pass(20).await;
+    let mut leaving = fleet.members.remove(0);
+    *lock(&leaving.site.wants) = 1;
+    assert_eq!(leaving.site.serve(), 1, "one request goes on");
+    leaving.stop.take().unwrap().send(()).unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    fleet.start("gw-0");
+    fleet.pass(20).await;
+    assert_eq!(fleet.states(), [Some(GatewayState::Granted); 2]);
+    leaving.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_seats_of_a_gateway_that_died_come_back_after_its_silence_but_for_its_floor() {
     for coordinates in [false, true] {
         let mut fleet = Fleet::new(3);

@@ -43,6 +43,8 @@ pub struct FleetGateway {
     /// From when the floor may be used.
     floor_from: Time,
     phase: GatewayPhase,
+    /// Whether another process reports under this name.
+    is_name_taken: bool,
     reported: LastReport,
     /// The flows that use several gateways, by level and hash: what they had received here by the last report.
     shared_work: BTreeMap<(String, u64), u64>,
@@ -161,6 +163,7 @@ impl FleetGateway {
             needed: 1,
             next_sequence: 1,
             phase: GatewayPhase::Running,
+            is_name_taken: false,
             reported: LastReport::default(),
             shared_work: BTreeMap::new(),
         }
@@ -388,12 +391,13 @@ impl FleetGateway {
 
     /// Whether another process reports under this name.
     pub fn is_displaced(&self) -> bool {
-        self.phase == GatewayPhase::Displaced
+        self.is_name_taken
     }
 
     /// Another process reports under this name. What is granted may be used until it expires; after that there is no floor, because the
-    /// other process has it.
+    /// other process has it. One that leaves goes on to do so, and reports no more.
     pub fn displace(&mut self) {
+        self.is_name_taken = true;
         if self.phase == GatewayPhase::Running {
             self.phase = GatewayPhase::Displaced;
         }
