@@ -145,6 +145,7 @@ impl Reload {
             compiling.settings.hash_key = hash_key;
             if moved {
                 compiling.documents = documents;
+                compiling.source_number += 1;
                 compiling.source = policy_report::source_in_words(&new);
             }
         });

@@ -22,6 +22,8 @@ pub(in crate::app) struct Compiling {
     pub(in crate::app) documents: Option<Arc<DocumentSet>>,
     /// Where they come from, in words; `None` if the built-in objects are all there is.
     pub(in crate::app) source: Option<String>,
+    /// Counts the sources that were followed: what one brings after another has taken its place is not taken.
+    pub(in crate::app) source_number: u64,
     /// Since when the policy compiled from this is in force.
     pub(in crate::app) in_force_since: Time,
 }

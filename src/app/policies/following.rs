@@ -46,6 +46,7 @@ async fn complete(name: String, applier: Applier) {
 async fn follow_sets(mut source: ConfiguredSource, name: String, applier: Applier) {
     let clock = applier.clock.clone();
     let outcome = applier.clone();
+    let number = lock(&applier.compiling).source_number;
     loop {
         let set = source.next().await;
         let pace = Throttle::begin(&clock);
@@ -55,6 +56,10 @@ async fn follow_sets(mut source: ConfiguredSource, name: String, applier: Applie
         let hosted = hosting.clone();
         let applied = tokio::task::spawn_blocking(move || {
             applier.apply(|compiling| {
+                if compiling.source_number != number {
+                    // A reload has taken another source while this set waited for its turn: its policy stays.
+                    return;
+                }
                 // Here, where `complete` comes either before, or after.
                 let complete = hosted.as_ref().map(HostedApi::is_complete);
                 compiling.whole = complete.unwrap_or(compiling.whole);

@@ -148,6 +148,7 @@ impl Policies {
             whole,
             documents: documents.map(Arc::new),
             source: policy_report::source_in_words(config),
+            source_number: 0,
             in_force_since: clock.now(),
         };
         let mut policies = Self {
@@ -516,6 +517,7 @@ mod tests {
                 originals: None,
             })),
             source: None,
+            source_number: 0,
             in_force_since: Time::ZERO,
         };
         let policy = compiling.compile(None).unwrap().policy;
