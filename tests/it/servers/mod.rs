@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{TestClient, body, piece, raw, soon, status},
+    pki::Authority,
     process::{GatewayProcess, ProcessOptions, wait_until},
     upstream::{Speaks, TestReply, TestUpstream, full, reset, streamed, text},
 };
@@ -25,6 +26,15 @@ const TOKENS: &str = "root,root,1,system:masters\nalice,alice,2\nbob,bob,3\n";
 
 /// A gateway before these servers.
 fn before(servers: &Value, more: &Value) -> GatewayProcess {
+    before_with(servers, more, Vec::new())
+}
+
+/// The same, with these files in the directory of its configuration.
+fn before_with(
+    servers: &Value,
+    more: &Value,
+    files: Vec<(&'static str, String)>,
+) -> GatewayProcess {
     let mut configuration = json!({
         "mode": "files", "dataCores": 2, "authentication": {"tokenFile": "tokens"},
         "upstream": {"servers": servers},
@@ -37,6 +47,7 @@ fn before(servers: &Value, more: &Value) -> GatewayProcess {
     }
     let options = ProcessOptions {
         tokens: TOKENS,
+        files,
         ..ProcessOptions::default()
     };
     GatewayProcess::with(configuration, &options)
@@ -429,8 +440,10 @@ fn errors_to_one_user_say_nothing_about_a_server() {
 
 #[test]
 fn requests_of_one_user_that_servers_reset_say_nothing_about_them() {
+    let authority = Authority::new("test root");
     let resets = || {
-        TestUpstream::start(Speaks::Http2, |request| async move {
+        let speaks = Speaks::Tls(authority.server(&[b"h2"]));
+        TestUpstream::start(speaks, |request| async move {
             match request.uri().path() {
                 "/broken" => reset(),
                 _ => text("ok"),
@@ -440,9 +453,12 @@ fn requests_of_one_user_that_servers_reset_say_nothing_about_them() {
     let servers = [resets(), resets()];
     let entries = servers
         .each_ref()
-        .map(|server| json!({"url": url(server.address), "seats": 10}));
-    let more = json!({"upstream": {"spread": "request", "protocol": "http2"}});
-    let gateway = before(&json!(entries), &more);
+        .map(|server| json!({"url": format!("https://{}", server.address), "seats": 10}));
+    let more = json!({"upstream": {
+        "spread": "request", "caFile": "ca.crt", "tlsServerName": "localhost",
+    }});
+    let files = vec![("ca.crt", authority.pem())];
+    let gateway = before_with(&json!(entries), &more, files);
     let until = probes(&servers[0]) + 6;
     while probes(&servers[0]) < until {
         let response = get(&gateway, "alice", "/broken");
