@@ -31,6 +31,7 @@ use crate::{
     limits::lack::Lack,
     limits::workers::LARGE,
     object::body_object::{BodyObject, BodyReading},
+    object::deleted_items::DeletedItems,
     object::deletions,
     object::evaluated_object::Fresh,
     object::guard::{EvaluatedItem, EvaluatedVersion},
@@ -81,6 +82,8 @@ pub(crate) struct Evaluation {
     pub(crate) object_name: ObjectName,
     /// The stored objects of a collection by which its guarded deletion is evaluated.
     pub(crate) evaluated_items: Vec<EvaluatedItem>,
+    /// Those that were deleted, also before it was evaluated again.
+    pub(crate) deleted_items: DeletedItems,
     /// The warnings of the upstream about the dry run.
     pub(crate) dry_warnings: Vec<HeaderValue>,
     /// Whether the upstream has carried out the request itself: what is read from then on is too new, unless the request is

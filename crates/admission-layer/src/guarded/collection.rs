@@ -32,12 +32,15 @@ impl Evaluation {
         let selectors = self.selectors();
         let stops_early = self.evaluator.mode == AdmissionMode::Enforce;
         let mut all = EvaluationEnd::default();
+        let deleted = self.deleted_items.number();
         let mut left = usize::try_from(wanted.limit)
             .ok()
-            .filter(|limit| *limit > 0);
+            .filter(|limit| *limit > 0)
+            .map(|limit| limit.saturating_sub(deleted));
         let (mut from, mut limit) = (first_page(&wanted), PAGE);
-        loop {
-            let size = left.map_or(limit, |left| limit.min(left));
+        while left != Some(0) {
+            // What was deleted before it is evaluated again may still be listed.
+            let size = left.map_or(limit, |left| limit.min(left.saturating_add(deleted)));
             let mut page = match self.page(&selectors, &from, size).await {
                 Err(ListFailure::Unread(ReadFailure::TooLong | ReadFailure::NoRoom))
                     if size > 1 =>
@@ -47,7 +50,7 @@ impl Evaluation {
                 }
                 page => page.map_err(|failure| self.not_listed(failure))?,
             };
-            // A server may ignore the limit where it lists from its cache, and deletes what it has listed.
+            self.deleted_items.remove_from(&mut page.items, left);
             left = left.map(|left| left.saturating_sub(page.items.len()));
             self.check_unanswered()?;
             if self.plan.facts.kind[2].is_empty() {
@@ -70,12 +73,13 @@ impl Evaluation {
                 // Many of them must not keep the core from other requests.
                 tokio::task::yield_now().await;
             }
-            if page.continue_token.is_empty() || left == Some(0) {
-                return Ok(all);
+            if page.continue_token.is_empty() {
+                break;
             }
             from.clear();
             parameter(&mut from, "continue", &page.continue_token);
         }
+        Ok(all)
     }
 
     /// Notes an object whose deletion is evaluated, if that is to be guarded.

@@ -28,15 +28,15 @@ use crate::{
 };
 use fairgate_admission::WriteGuard;
 
-/// How many different warnings of the upstream a client gets at most.
-const MAX_WARNINGS: usize = 32;
 /// A UID that no object has: a deletion with it as a precondition deletes nothing.
 const NO_UID: &str = "00000000-0000-0000-0000-000000000000";
 
 impl Evaluation {
     /// Deletes the evaluated objects of a collection. If another one is there, or one of them has changed, it is evaluated again.
+    ///
+    /// If some were deleted by then, what policies said stays recorded, also if they deny the rest afterwards.
     pub(crate) async fn delete_items<S>(
-        &self,
+        &mut self,
         call: Call,
         inner: &mut S,
         record: &mut RecordAtEnd<'_>,
@@ -50,13 +50,13 @@ impl Evaluation {
         } else {
             WriteGuard::Held
         });
-        let items = self.evaluated_items.iter().map(Some);
+        let items = std::mem::take(&mut self.evaluated_items);
+        let deleted_before = self.deleted_items.number();
+        let is_one = deleted_before == 0 && items.len() <= 1;
         // Of an empty collection, the server may delete what has been created meanwhile.
-        let none = self.evaluated_items.is_empty().then_some(None);
-        let is_one = self.evaluated_items.len() <= 1;
-        let mut warnings = Vec::new();
-        for item in items.chain(none) {
-            let Some(deletion) = self.deletion(&call, item) else {
+        let none = (is_one && items.is_empty()).then_some(None);
+        for item in items.into_iter().map(Some).chain(none) {
+            let Some(deletion) = self.deletion(&call, item.as_ref()) else {
                 let error = Lack::Url.status();
                 let refused = RefusedRequest::error(&error, reasons::FAILED, self.output);
                 return Ok(CarriedOut::Refused(Box::new(call), refused));
@@ -64,20 +64,21 @@ impl Evaluation {
             let reply = inner.call(deletion).await?;
             if reply.status() == StatusCode::CONFLICT && retries < MAX_RETRIES {
                 forget(reply, &call).await;
-                record.cancel();
+                if self.deleted_items.number() == deleted_before {
+                    record.cancel();
+                }
                 return Ok(CarriedOut::Changed(Box::new(call), OldRead::None));
             }
             // The reply to one is the list of what was deleted.
             if is_one || !reply.status().is_success() {
                 return Ok(CarriedOut::Reply(reply));
             }
-            for warning in reply.headers().get_all(WARNING) {
-                if warnings.len() < MAX_WARNINGS && !warnings.contains(warning) {
-                    warnings.push(warning.clone());
-                }
+            if let Some(item) = item {
+                self.deleted_items.add(item, reply.headers());
             }
             forget(reply, &call).await;
         }
+        let warnings = self.deleted_items.take_warnings();
         Ok(CarriedOut::Reply(success(warnings)))
     }
 

@@ -71,7 +71,7 @@ impl Drop for RecordAtEnd<'_> {
 }
 
 impl Evaluation {
-    /// Forgets what was found out, before the request is evaluated again.
+    /// Forgets what was found out, before the request is evaluated again, but not what was deleted.
     pub(crate) fn begin_again(&mut self, plan: &EvaluationPlan) {
         self.plan = plan.clone();
         self.evaluated_version = None;

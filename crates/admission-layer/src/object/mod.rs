@@ -2,6 +2,7 @@
 
 pub(crate) mod body_checks;
 pub(crate) mod body_object;
+pub(crate) mod deleted_items;
 pub(crate) mod deletions;
 pub(crate) mod empty_lists;
 pub(crate) mod evaluated_object;

@@ -2,6 +2,7 @@
 
 use fairgate_admission::{AdmissionDecision, AdmissionMode, WriteGuard};
 use std::{
+    cell::Cell,
     rc::Rc,
     sync::{
         Arc,
@@ -401,5 +402,102 @@ fn a_collection_that_has_changed_is_evaluated_again() {
             assert_eq!(got.code, 422, "{before:?}: {got:?}");
             assert_eq!(world.sent().len(), 1);
         }
+    });
+}
+
+/// The name of the map that a deletion selects.
+fn deleted_name(sent: &Sent) -> &str {
+    sent.target.rsplit_once("%3D").map_or("", |(_, name)| name)
+}
+
+/// The names in all deletions.
+fn deleted_names(world: &World) -> String {
+    world.sent().iter().map(deleted_name).collect()
+}
+
+/// Ten maps, of which the fourth has another version when it is deleted, after `change`. Deleted ones are gone, or stay for their finalizers.
+fn ten_maps(world: &mut World, stays: bool, change: fn(&mut Vec<Value>)) {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    world.store(MAPS, collection(&names.map(|name| (name, 3, "no"))));
+    let objects = Arc::clone(&world.objects);
+    let is_changed = Cell::new(false);
+    world.inside.answer = Rc::new(move |sent: &Sent| {
+        let name = deleted_name(sent);
+        let mut objects = objects.lock().unwrap();
+        let maps = objects.get_mut(MAPS).unwrap();
+        let maps = maps["items"].as_array_mut().unwrap();
+        let at = maps.iter().position(|map| map["metadata"]["name"] == name);
+        let at = at.unwrap();
+        if name == "d" && !is_changed.replace(true) {
+            maps[at]["metadata"]["resourceVersion"] = json!("9");
+            change(maps);
+            return conflict();
+        }
+        let body: Value = serde_json::from_slice(&sent.body).unwrap();
+        if body["preconditions"]["resourceVersion"] != maps[at]["metadata"]["resourceVersion"] {
+            return conflict();
+        }
+        if stays {
+            maps[at]["metadata"]["resourceVersion"] = json!("10");
+        } else {
+            maps.remove(at);
+        }
+        Response::new("{}".to_owned())
+    });
+}
+
+#[test]
+fn a_deletion_of_a_collection_that_is_evaluated_again_keeps_to_its_limit() {
+    World::run(|| async {
+        for stays in [false, true] {
+            for (query, expected) in [
+                ("?limit=5", "abcdde"),
+                ("?limit=4", "abcdd"),
+                ("", "abcddefghij"),
+            ] {
+                let mut world = World::guarded();
+                unless_locked(&world);
+                ten_maps(&mut world, stays, |_| ());
+                let target = format!("{MAPS}{query}");
+                let got = world.json("DELETE", &target, &Value::Null).await;
+                assert_eq!(got.code, 200, "{query:?} {stays}: {got:?}");
+                assert_eq!(got.json()["status"], "Success");
+                assert_eq!(deleted_names(&world), expected, "{query:?} {stays}");
+                let records = world.records.all();
+                let guards: Vec<_> = records.iter().map(|one| one.guard).collect();
+                let expected = [WriteGuard::Held, WriteGuard::Repeated].map(Some);
+                assert_eq!(guards, expected);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_deletion_of_a_collection_of_which_nothing_is_left_succeeds() {
+    World::run(|| async {
+        let mut world = World::guarded();
+        unless_locked(&world);
+        ten_maps(&mut world, false, Vec::clear);
+        let got = world.json("DELETE", MAPS, &Value::Null).await;
+        assert_eq!((got.code, &got.json()["status"]), (200, &json!("Success")));
+        assert_eq!(deleted_names(&world), "abcd");
+    });
+}
+
+#[test]
+fn what_was_deleted_of_a_collection_is_recorded_although_the_rest_is_denied() {
+    World::run(|| async {
+        let mut world = World::guarded();
+        unless_locked(&world);
+        ten_maps(&mut world, false, |maps| {
+            maps[0]["data"]["locked"] = json!("yes");
+        });
+        let got = world.json("DELETE", MAPS, &Value::Null).await;
+        assert_eq!(got.code, 422, "{got:?}");
+        assert_eq!(deleted_names(&world), "abcd");
+        let records = world.records.all();
+        let decisions: Vec<_> = records.iter().map(|one| one.decision).collect();
+        let expected = [AdmissionDecision::Allowed, AdmissionDecision::Denied];
+        assert_eq!(decisions, expected);
     });
 }
