@@ -209,11 +209,7 @@ impl BackgroundAudit {
         };
         // What the upstream refuses changes nothing.
         let is_refused = status.is_some_and(|status| status.is_client_error());
-        let version = self.answered.as_ref().and_then(|answered| answered.version);
-        let is_before = match (read, version) {
-            (Some(read), Some(version)) => read < version,
-            _ => true,
-        };
+        let is_before = read.is_some_and(|read| self.is_before(read, status));
         // It may have been taken as one of several bases of which the others could not be read.
         let is_there = early.is_some() == read.is_some();
         // A server may have asked its policies about an older object in its cache, and keeps what they said of that. Where objects
@@ -227,6 +223,24 @@ impl BackgroundAudit {
             None if is_there && (is_refused || is_early) => self.run_by_early(early).await,
             None => Err(Unevaluated::Failed(why)),
         }
+    }
+
+    /// Whether the object with the version `read`, which was read before the answer came, may be taken for the one before the request. The upstream
+    /// may have carried the request out by then: only the version in its answer shows whether it had.
+    fn is_before(&self, read: u64, status: Option<StatusCode>) -> bool {
+        let answered = self.answered.as_ref();
+        if let Some(version) = answered.and_then(|answered| answered.version) {
+            return read < version;
+        }
+        let is_carried_out = status.is_some_and(|status| status.is_success());
+        // API servers other than kube-apiserver may have no versions.
+        if read == 0 || !is_carried_out {
+            return true;
+        }
+        // A `Status` says that the object is gone, so it was read before that. If it had the UID that the `Status` states, it was among the bases: it is
+        // another object.
+        let is_gone = |answered: &AnsweredObject| answered.is_status && answered.uid.is_empty();
+        self.evaluation.plan.facts.verb == WriteVerb::Delete && answered.is_some_and(is_gone)
     }
 
     /// Evaluates a request by what was stored when it was forwarded, or shortly after that.

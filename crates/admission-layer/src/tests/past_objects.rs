@@ -443,6 +443,39 @@ fn a_deletion_that_is_pending_is_not_recorded() {
     });
 }
 
+/// Its response is compressed, or too large, and has no version that says so.
+#[test]
+fn what_may_be_the_object_after_a_write_is_not_taken_for_the_one_before() {
+    World::run(|| async {
+        let put = map("2").to_string();
+        let put = ["PUT", MAP, "application/json", &*put];
+        let patch = ["PATCH", MAP, MERGE, r#"{"data":{"a":"2"}}"#];
+        let deletion = ["DELETE", MAP, "", ""];
+        let status =
+            |details: Value| json!({"apiVersion": "v1", "kind": "Status", "details": details});
+        for (request, code, answer, expected) in [
+            (put, 200, Value::Null, NotEvaluated),
+            (patch, 200, Value::Null, NotEvaluated),
+            // It may have finalizers.
+            (deletion, 200, Value::Null, NotEvaluated),
+            // It is gone since, or another object is.
+            (deletion, 200, status(json!({})), Denied),
+            (deletion, 200, status(json!({"uid": "v"})), NotEvaluated),
+            // What is refused changes nothing.
+            (put, 422, Value::Null, Denied),
+        ] {
+            let mut world = world(" configmaps", "false", MAP, map("1"));
+            // It was carried out when the object was read, and answered after that.
+            world.write(9, MAP, Some(map("2")));
+            let mut audited = Audited::new(request, 9, map("2")).read_before();
+            audited.writes.clear();
+            (audited.code, audited.answer) = (code, answer.clone());
+            let decision = decision(&mut world, audited).await;
+            assert_eq!(decision, expected, "{request:?} {code} {answer}");
+        }
+    });
+}
+
 #[test]
 fn without_what_was_stored_a_late_write_is_not_evaluated() {
     World::run(|| async {
