@@ -11,6 +11,7 @@
 
 mod abandoned;
 mod admission;
+mod annotation_search;
 mod borrowing_trigger;
 mod core_policy;
 mod delayed_starts;

@@ -23,7 +23,10 @@ use http::StatusCode;
 use http_body::Body as _;
 use tokio::task::AbortHandle;
 
-use super::{abandoned::AbandonedRequest, gate::Gate, seat::Seat, shadow::ShadowedExecution};
+use super::{
+    abandoned::AbandonedRequest, annotation_search::AnnotationSearch, gate::Gate, seat::Seat,
+    shadow::ShadowedExecution,
+};
 use fairgate_call::{BodyEnd, RemainingReply, Reply, ReplyGuard, RequestContext};
 use fairgate_core::{
     apf::{Semantics, watchers::WatchKey},
@@ -31,8 +34,6 @@ use fairgate_core::{
     time::Time,
 };
 
-/// The annotation of the bookmark that ends the initial events.
-const INITIAL_EVENTS_END: &[u8] = b"k8s.io/initial-events-end";
 /// A pause of this length ends the initial events of a watch without a bookmark.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest initialization of a watch after its response began; unlimited with [`Semantics::Compatible`], as in
@@ -324,44 +325,15 @@ impl Drop for WatchGuard {
     }
 }
 
-/// Searches a stream for the annotation.
-#[derive(Debug, Default)]
-struct AnnotationSearch {
-    /// The last bytes before the current data, one less than the length of the annotation.
-    before: Vec<u8>,
-}
-
-impl AnnotationSearch {
-    /// Whether the annotation was in the stream so far, including `data`.
-    fn saw(&mut self, data: &[u8]) -> bool {
-        let keep = INITIAL_EVENTS_END.len() - 1;
-        let mut joint = std::mem::take(&mut self.before);
-        // The text may be cut between two frames.
-        joint.extend_from_slice(&data[..data.len().min(keep)]);
-        if contains(&joint) || contains(data) {
-            return true;
-        }
-        if data.len() >= keep {
-            joint.clear();
-            joint.extend_from_slice(&data[data.len() - keep..]);
-        } else {
-            joint.drain(..joint.len().saturating_sub(keep));
-        }
-        self.before = joint;
-        false
-    }
-}
-
-fn contains(data: &[u8]) -> bool {
-    memchr::memmem::find(data, INITIAL_EVENTS_END).is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::fairness::{FlowControl, admission::AdmissionOutcome, flow_control};
+    use crate::fairness::{
+        FlowControl, admission::AdmissionOutcome, annotation_search::INITIAL_EVENTS_END,
+        flow_control,
+    };
     use fairgate_base::clock::Clock;
     use fairgate_call::{Call, ClientBody, Inbound, Peer};
     use fairgate_core::{
@@ -551,19 +523,5 @@ mod tests {
             sign("&sendInitialEvents=false&resourceVersion=77"),
             InitSign::Head
         );
-    }
-
-    #[test]
-    fn the_annotation_is_found_however_the_stream_is_split() {
-        let mut text = b"{\"type\":\"BOOKMARK\",\"x\":\"".to_vec();
-        text.extend_from_slice(INITIAL_EVENTS_END);
-        text.extend_from_slice(b"\":\"true\"}");
-        for size in 1..text.len() {
-            let mut tail = AnnotationSearch::default();
-            let seen = text.chunks(size).filter(|piece| tail.saw(piece)).count();
-            assert!(seen >= 1, "in pieces of {size}");
-        }
-        let mut tail = AnnotationSearch::default();
-        assert!(!text.chunks(3).take(8).any(|piece| tail.saw(piece)));
     }
 }
