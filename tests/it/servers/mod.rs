@@ -442,7 +442,7 @@ fn errors_to_one_user_say_nothing_about_a_server() {
 fn requests_of_one_user_that_servers_reset_say_nothing_about_them() {
     let authority = Authority::new("test root");
     let resets = || {
-        let speaks = Speaks::Tls(authority.server(&[b"h2"]));
+        let speaks = Speaks::Tls(authority.server(&[b"h2", b"http/1.1"]));
         TestUpstream::start(speaks, |request| async move {
             match request.uri().path() {
                 "/broken" => reset(),
@@ -455,9 +455,9 @@ fn requests_of_one_user_that_servers_reset_say_nothing_about_them() {
         .each_ref()
         .map(|server| json!({"url": format!("https://{}", server.address), "seats": 10}));
     let more = json!({"upstream": {
-        "spread": "request", "caFile": "ca.crt", "tlsServerName": "localhost",
+        "spread": "request", "caFile": "ca.crt", "tlsServerName": "localhost", "tokenFile": "own",
     }});
-    let files = vec![("ca.crt", authority.pem())];
+    let files = vec![("ca.crt", authority.pem()), ("own", "secret".to_owned())];
     let gateway = before_with(&json!(entries), &more, files);
     let until = probes(&servers[0]) + 6;
     while probes(&servers[0]) < until {
@@ -466,7 +466,12 @@ fn requests_of_one_user_that_servers_reset_say_nothing_about_them() {
     }
     for server in &servers {
         let ejections = "fairgate_upstream_server_ejections_total";
-        assert_eq!(of_server(&gateway, ejections, server.address), Some(0));
+        assert_eq!(
+            of_server(&gateway, ejections, server.address),
+            Some(0),
+            "{:?}",
+            gateway.logged("server")
+        );
     }
     assert_eq!(status(&get(&gateway, "bob", "/")), 200);
 }
