@@ -1,9 +1,10 @@
-//! Requests that become tunnels, such as exec.
+//! Requests that become tunnels, such as exec, and watches over WebSockets.
 
 use std::time::Duration;
 
+use fairgate_core::{apf::Semantics, digest::RequestInfo};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, upgrade::Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -11,12 +12,14 @@ use crate::{
     client::{TestClient, body_text, soon},
     failures::until,
     gate::Gate,
+    rules::{Full, Rules},
     upstream::{Speaks, TestReply, TestUpstream, full, text},
 };
 
 const EXEC: &str = "/api/v1/namespaces/a/pods/p/exec?command=sh";
 
-fn upgrade(client: &TestClient, target: &str) -> Request<crate::upstream::TestBody> {
+/// A request to switch to a WebSocket.
+pub fn upgrade(client: &TestClient, target: &str) -> Request<crate::upstream::TestBody> {
     client
         .request(Method::GET, target)
         .header("connection", "Upgrade")
@@ -27,7 +30,7 @@ fn upgrade(client: &TestClient, target: &str) -> Request<crate::upstream::TestBo
 }
 
 /// Switches protocols, and echoes everything in upper case.
-async fn echoes(mut request: Request<Incoming>) -> TestReply {
+pub async fn echoes(mut request: Request<Incoming>) -> TestReply {
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
         let mut stream = TokioIo::new(upgrade.await.unwrap());
@@ -136,4 +139,40 @@ async fn a_tunnel_that_carries_nothing_for_too_long_is_closed() {
     let mut said = Vec::new();
     let _ = soon(tunnel.read_to_end(&mut said)).await;
     assert_eq!(said, b"HELLO");
+}
+
+/// Opens a watch as browsers do, and returns its tunnel.
+async fn watch(gate: &Gate, target: &str) -> TokioIo<Upgraded> {
+    let mut client = TestClient::http1(gate.address()).await;
+    let mut request = upgrade(&client, target);
+    let origin = http::HeaderValue::from_static("http://localhost");
+    request.headers_mut().insert("origin", origin);
+    let mut response = soon(client.send(request)).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS);
+    TokioIo::new(soon(hyper::upgrade::on(&mut response)).await.unwrap())
+}
+
+#[tokio::test]
+async fn watches_in_tunnels_leave_their_seats_to_others_and_count_as_watchers_until_they_end() {
+    const SEATS: u32 = 3;
+    let upstream = TestUpstream::start(Speaks::Http1, echoes);
+    let write = RequestInfo::from_target("POST", "/api/v1/namespaces/a/pods").unwrap();
+    for semantics in [Semantics::Improved, Semantics::Compatible] {
+        let rules = Rules::small(SEATS, Full::Reject).semantics(semantics);
+        let gate = Gate::governed(&upstream, &rules);
+        let watchers = || {
+            let flow_control = gate.flow_control();
+            flow_control.with_watchers(|watchers| watchers.interested(&write))
+        };
+        let mut tunnels = Vec::new();
+        for _ in 0..=SEATS {
+            let tunnel = watch(&gate, "/api/v1/pods?watch=1&resourceVersion=5").await;
+            assert_eq!(gate.level("small").seats_in_use, 0, "{semantics:?}");
+            tunnels.push(tunnel);
+        }
+        assert_eq!(watchers(), SEATS + 1);
+        drop(tunnels);
+        until(|| watchers() == 0).await;
+        assert_eq!(gate.level("small").seats_in_use, 0);
+    }
 }

@@ -18,6 +18,7 @@ use crate::{
     client::{TestClient, body, piece, raw, soon, status},
     pki::Authority,
     process::{GatewayProcess, ProcessOptions, wait_until},
+    tunnels::{echoes, upgrade},
     upstream::{Speaks, TestReply, TestUpstream, full, reset, streamed, text},
 };
 
@@ -559,6 +560,39 @@ fn watches_move_to_a_server_that_has_none_and_each_ends_cleanly() {
     );
     assert_eq!(moved, Some(ended as u64));
     drop(second);
+}
+
+#[test]
+fn watches_in_tunnels_leave_the_seats_of_their_server_to_others() {
+    let server = TestUpstream::start(Speaks::Http1, |request| async move {
+        if request.uri().path() == "/readyz" {
+            return text("ok");
+        }
+        echoes(request).await
+    });
+    let entries = json!([{"url": url(server.address), "seats": 600}]);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for semantics in ["Improved", "Compatible"] {
+        let gateway = before(&entries, &json!({"flowControl": {"semantics": semantics}}));
+        let metric = |name| of_server(&gateway, name, server.address);
+        let open = runtime.block_on(async {
+            let mut open = Vec::new();
+            for _ in 0..3 {
+                let mut client = TestClient::http1(gateway.address).await;
+                let mut request = upgrade(&client, "/api/v1/pods?watch=1&resourceVersion=5");
+                let token = http::HeaderValue::from_static("Bearer alice");
+                request.headers_mut().insert("authorization", token);
+                let answer = soon(client.send(request)).await.unwrap();
+                assert_eq!(answer.status(), 101);
+                open.push((client, answer));
+            }
+            open
+        });
+        let running = metric("fairgate_upstream_server_long_running_requests");
+        let seats = metric("fairgate_upstream_server_seats_in_use");
+        assert_eq!((running, seats), (Some(3), Some(0)), "{semantics}");
+        drop(open);
+    }
 }
 
 async fn soon_or_later<F: Future>(happens: F) -> F::Output {

@@ -26,7 +26,7 @@ use super::{
     long_running::LongRunningEntry,
     long_running_guard::LongRunningGuard,
     seat::{Seat, SeatGuard, monitor_reply},
-    watch_init::{WatchGuard, is_watch},
+    watch_init::{WatchGuard, WatchTransport},
 };
 use fairgate_call::{
     BodyEnd, BodyError, Call, Refusal, Reply, ReplyGuard, RequestContext, RequestProgress,
@@ -108,12 +108,11 @@ where
         match held {
             HeldResources::Nothing => {}
             HeldResources::Seat(seat) => self.attach_seat(&mut reply, seat),
-            HeldResources::Watch(mut watch) if is_watch(&reply) => {
-                watch.answered();
-                reply.body_mut().hold(watch);
-            }
-            HeldResources::Watch(watch) => {
-                if let Some(seat) = watch.into_seat() {
+            HeldResources::Watch(mut watch) => {
+                if let Some(transport) = WatchTransport::of(&reply) {
+                    watch.answered(transport);
+                    reply.body_mut().hold(watch);
+                } else if let Some(seat) = watch.into_seat() {
                     self.attach_seat(&mut reply, seat);
                 }
             }
@@ -311,7 +310,7 @@ where
     let Ok(mut reply) = result else {
         return abandoned.outcome(held.is_carried_out_whole(context));
     };
-    if matches!(held, HeldResources::Watch(_)) && is_watch(&reply) {
+    if matches!(held, HeldResources::Watch(_)) && WatchTransport::of(&reply).is_some() {
         return abandoned.outcome(true);
     }
     let mut bytes = match held {

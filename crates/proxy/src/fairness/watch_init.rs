@@ -8,6 +8,9 @@
 //! upstream is working on the request, and the ordinary time limit applies. And a response with a known length is not
 //! a watch.
 //!
+//! A watch over a WebSocket is a tunnel, of which only the beginning is observed. So its initialization ends as that of a
+//! watch whose client reads nothing; and with both semantics it is limited, because nobody sees its bookmark.
+//!
 //! A separate task keeps the time, because a body is not polled if its client does not read it, and the seat must
 //! not depend on that.
 
@@ -37,7 +40,7 @@ use fairgate_core::{
 /// A pause of this length ends the initial events of a watch without a bookmark.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest initialization of a watch after its response began; unlimited with [`Semantics::Compatible`], as in
-/// kube-apiserver.
+/// kube-apiserver, unless the watch is a tunnel.
 const MAX_INITIALIZATION: Duration = Duration::from_secs(10);
 
 /// What shows that a watch is initialized.
@@ -179,10 +182,10 @@ impl WatchGuard {
     }
 
     /// The response has begun. From here on the watch has its own time limit.
-    pub(super) fn answered(&mut self) {
-        let gate = Rc::clone(&self.gate);
-        let semantics = gate.policy().view.policy().settings().semantics;
-        let limit = (semantics == Semantics::Improved).then(|| gate.now().plus(MAX_INITIALIZATION));
+    pub(super) fn answered(&mut self, transport: WatchTransport) {
+        let semantics = self.gate.policy().view.policy().settings().semantics;
+        let is_limited = transport == WatchTransport::Tunnel || semantics == Semantics::Improved;
+        let limit = is_limited.then(|| self.gate.now().plus(MAX_INITIALIZATION));
         if let Some(seat) = &*self.initializing.seat.borrow() {
             // From the head on, this guard decides how long the seat is held, not the time limit of ordinary
             // requests.
@@ -256,9 +259,24 @@ impl WatchGuard {
     }
 }
 
-/// Whether a reply may belong to a watch.
-pub(super) fn is_watch(reply: &Reply) -> bool {
-    reply.status() == StatusCode::OK && reply.body().size_hint().exact().is_none()
+/// How the events of a watch reach its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WatchTransport {
+    /// In the body of the reply.
+    Body,
+    /// Through a tunnel, as WebSocket messages.
+    Tunnel,
+}
+
+impl WatchTransport {
+    /// How `reply` brings them; `None` if it cannot belong to a watch.
+    pub(super) fn of(reply: &Reply) -> Option<Self> {
+        match reply.status() {
+            StatusCode::OK if reply.body().size_hint().exact().is_none() => Some(Self::Body),
+            StatusCode::SWITCHING_PROTOCOLS => Some(Self::Tunnel),
+            _ => None,
+        }
+    }
 }
 
 impl Initializing {
@@ -409,7 +427,7 @@ mod tests {
                 gate.release_overdue();
                 let_others_run().await;
                 assert_eq!(seats_in_use(&gate), 1);
-                guard.answered();
+                guard.answered(WatchTransport::Body);
                 guard
             };
             let just_before = answered().await;
@@ -453,12 +471,36 @@ mod tests {
             let clock = Clock::manual(Time::ZERO);
             let gate = gate(Semantics::Compatible, &clock);
             let mut guard = watch(&gate, WITH_INITIAL_EVENTS);
-            guard.answered();
+            guard.answered(WatchTransport::Body);
             clock.advance(Duration::from_secs(3600));
             let_others_run().await;
             assert_eq!(seats_in_use(&gate), 1);
             guard.data(&Bytes::from_static(INITIAL_EVENTS_END));
             assert_eq!(seats_in_use(&gate), 0);
+        });
+    }
+
+    #[test]
+    fn the_initialization_of_a_watch_in_a_tunnel_ends_at_its_head_a_pause_or_the_limit() {
+        on_a_core(async || {
+            for semantics in [Semantics::Improved, Semantics::Compatible] {
+                let clock = Clock::manual(Time::ZERO);
+                let gate = gate(semantics, &clock);
+                let held_after = async |query, time| {
+                    let mut guard = watch(&gate, query);
+                    guard.answered(WatchTransport::Tunnel);
+                    clock.advance(time);
+                    let_others_run().await;
+                    seats_in_use(&gate)
+                };
+                assert_eq!(held_after("&resourceVersion=7", Duration::ZERO).await, 0);
+                for (query, end) in [("", PAUSE), (WITH_INITIAL_EVENTS, MAX_INITIALIZATION)] {
+                    let just_before = end.saturating_sub(Duration::from_nanos(1));
+                    let held = held_after(query, just_before).await;
+                    assert_eq!(held, 1, "{semantics:?} {query}");
+                    assert_eq!(held_after(query, end).await, 0, "{semantics:?} {query}");
+                }
+            }
         });
     }
 
@@ -470,7 +512,7 @@ mod tests {
             let just_under = PAUSE.saturating_sub(Duration::from_nanos(1));
             let after = async |last_pause| {
                 let mut guard = watch(&gate, "");
-                guard.answered();
+                guard.answered(WatchTransport::Body);
                 for _ in 0..5 {
                     clock.advance(just_under);
                     guard.data(&Bytes::from_static(b"event"));
@@ -492,7 +534,7 @@ mod tests {
             let clock = Clock::manual(Time::ZERO);
             let gate = gate(Semantics::Improved, &clock);
             let mut guard = watch(&gate, "");
-            guard.answered();
+            guard.answered(WatchTransport::Body);
             clock.advance(MAX_INITIALIZATION);
             guard.data(&Bytes::from_static(b"event"));
             let_others_run().await;
