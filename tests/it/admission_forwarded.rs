@@ -5,6 +5,7 @@ mod documents;
 mod hosted;
 mod hosted_objects;
 mod hostile;
+mod slow_readers;
 mod staleness;
 
 use std::{

@@ -55,16 +55,31 @@ impl TestClient {
         }
     }
 
+    /// Speaks HTTP/2 without TLS, and takes so many bytes of each response before it is read.
+    pub async fn http2_with_window(address: SocketAddr, window: u32) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        Self::http2_by(TokioIo::new(stream), |builder| {
+            builder.initial_stream_window_size(window);
+        })
+        .await
+    }
+
     /// Speaks HTTP/2 over a connection that is open.
     pub async fn http2_over<I>(io: I) -> Self
     where
         I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     {
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .max_header_list_size(1 << 20)
-            .handshake(io)
-            .await
-            .unwrap();
+        Self::http2_by(io, |_| {}).await
+    }
+
+    async fn http2_by<I>(io: I, set: impl FnOnce(&mut http2::Builder<TokioExecutor>)) -> Self
+    where
+        I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
+    {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.max_header_list_size(1 << 20);
+        set(&mut builder);
+        let (sender, connection) = builder.handshake(io).await.unwrap();
         Self {
             sender: Sender::Http2(sender),
             driver: tokio::spawn(async move {

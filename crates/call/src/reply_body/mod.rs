@@ -155,6 +155,8 @@ impl ReplyBody {
     /// that is returned, the caller can have the rest read without the client. A response that the gateway has made is handled
     /// the same, as if the upstream were done once the rest may stay in memory.
     ///
+    /// A guard that the body holds already stays with the client: it is notified of what the client takes, and when that ends.
+    ///
     /// # Errors
     ///
     /// Returns `guard` if nothing is to come from the upstream, and the response is short.
@@ -162,7 +164,7 @@ impl ReplyBody {
         &mut self,
         guard: H,
     ) -> Result<Rc<ReplyPipe>, H> {
-        if self.guard.is_some() || self.is_end_stream() {
+        if self.is_end_stream() {
             return Err(guard);
         }
         let source = match std::mem::replace(&mut self.source, BodySource::Full(None)) {
@@ -337,6 +339,7 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
+    use crate::{ReadsResponse, UpstreamConnection};
 
     struct Note(Rc<RefCell<Vec<String>>>, bool);
 
@@ -389,6 +392,65 @@ mod tests {
         assert!(body.is_end_stream());
         drop(body);
         assert_eq!(*seen.borrow(), ["Complete", "Complete"]);
+    }
+
+    /// A response that has begun, and of which the rest does not come.
+    struct Unfinished(Cell<Option<Bytes>>);
+
+    impl UpstreamConnection for Unfinished {
+        fn release(self: Rc<Self>, _: bool) {}
+    }
+
+    impl ReadsResponse for Unfinished {
+        fn poll_frame(&self, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+            let begin = self.0.take().map(|data| Some(Ok(Frame::data(data))));
+            begin.map_or(Poll::Pending, Poll::Ready)
+        }
+
+        fn is_end_stream(&self) -> bool {
+            false
+        }
+
+        fn size_hint(&self) -> SizeHint {
+            SizeHint::default()
+        }
+    }
+
+    /// Notes what is heard of the upstream. The rest of its response is not to be read.
+    struct NoteUpstream(Rc<RefCell<Vec<String>>>);
+
+    impl UpstreamGuard for NoteUpstream {
+        fn data(&mut self, data: &Bytes) {
+            self.0.borrow_mut().push(format!("upstream: {data:?}"));
+        }
+
+        fn client_disconnected(&mut self) -> Option<u64> {
+            self.0.borrow_mut().push("the client is gone".to_owned());
+            None
+        }
+
+        fn end(&mut self, how: BodyEnd) {
+            self.0.borrow_mut().push(format!("upstream: {how:?}"));
+        }
+
+        fn made(&mut self, _: bool) {
+            panic!("the upstream made the response");
+        }
+    }
+
+    #[test]
+    fn a_body_with_a_guard_can_hold_another_until_the_upstream_is_done() {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let begun = Rc::new(Unfinished(Cell::new(Some("ab".into()))));
+        let mut body = ReplyBody::upstream(BodyReader::Own(begun), OnFailure::Error, None);
+        body.hold(Box::new(Note(seen.clone(), false)));
+        assert!(body.hold_upstream(NoteUpstream(seen.clone())).is_ok());
+        assert!(poll(&mut body).is_ready());
+        assert_eq!(*seen.borrow(), ["upstream: b\"ab\"", "b\"ab\""]);
+        seen.borrow_mut().clear();
+        drop(body);
+        let ends = ["Abandoned", "the client is gone", "upstream: Abandoned"];
+        assert_eq!(seen.take(), ends);
     }
 
     #[test]
