@@ -1,4 +1,4 @@
-//! Requests that become tunnels, such as exec, and watches over WebSockets.
+//! Requests that become tunnels, such as exec, and watches over the WebSocket protocol.
 
 use std::time::Duration;
 
