@@ -103,10 +103,11 @@ impl Watched {
         users.count_ones() > 1
     }
 
-    /// Answers and errors of the last periods.
+    /// Answers and errors of the last periods, with the requests that it ended alone.
     fn recent(&self) -> (u64, u64) {
         let sum = |of: fn(&PeriodOutcomes) -> u64| self.periods.iter().map(of).sum();
-        (sum(|period| period.answers), sum(|period| period.errors))
+        let errors = sum(|period| period.errors + period.resets);
+        (sum(|period| period.answers), errors)
     }
 
     /// Why it is to be ejected if another server is well: its probes succeed and its requests do not.

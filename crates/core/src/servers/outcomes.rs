@@ -18,6 +18,7 @@ pub struct Outcomes {
     failed_in_a_row: AtomicU32,
     answers: AtomicU64,
     errors: AtomicU64,
+    resets: AtomicU64,
     others: AtomicU64,
     /// The users who got errors: a bit for each, by a hash of the name.
     users_with_errors: AtomicU64,
@@ -36,9 +37,11 @@ pub struct PeriodOutcomes {
     pub answers: u64,
     /// Responses of status 500 and more, but for those that a client's own time limit can cause.
     pub errors: u64,
+    /// Requests that the server ended alone, without a response. That does not say that it answers.
+    pub resets: u64,
     /// Other responses: 504, and those to watches and other requests that run for long.
     pub others: u64,
-    /// The users who got errors: a bit for each, of 64 that several users may share.
+    /// The users who got errors, or whose requests were reset: a bit for each, of 64 that several users may share.
     pub users_with_errors: u64,
     /// The shortest time from sending a request to the head of its response, in nanoseconds.
     pub shortest_nanos: Option<u64>,
@@ -80,6 +83,7 @@ impl Default for Outcomes {
             failed_in_a_row: AtomicU32::default(),
             answers: AtomicU64::default(),
             errors: AtomicU64::default(),
+            resets: AtomicU64::default(),
             others: AtomicU64::default(),
             users_with_errors: AtomicU64::default(),
             shortest: AtomicU64::default(),
@@ -117,6 +121,13 @@ impl Outcomes {
             .fetch_or(1 << bucket(user), Ordering::Relaxed);
     }
 
+    /// The server ended a request alone, of a user whose name has this hash. It may be due to the request, as an error may.
+    pub fn reset(&self, user: u64) {
+        self.resets.fetch_add(1, Ordering::Relaxed);
+        self.users_with_errors
+            .fetch_or(1 << bucket(user), Ordering::Relaxed);
+    }
+
     /// A response arrived that says no more than that the server answers.
     pub fn answered_otherwise(&self) {
         self.others.fetch_add(1, Ordering::Relaxed);
@@ -141,6 +152,7 @@ impl Outcomes {
             awaited: self.awaited(is_full),
             answers: take(&self.answers),
             errors: take(&self.errors),
+            resets: take(&self.resets),
             others: take(&self.others),
             users_with_errors: take(&self.users_with_errors),
             shortest_nanos: take(&self.shortest).checked_sub(1),
@@ -189,14 +201,17 @@ mod tests {
             awaited,
             answers: 2,
             errors: 1,
+            resets: 0,
             others: 1,
             users_with_errors: 0b1000,
             shortest_nanos: Some(20),
         };
         assert_eq!(first, expected);
         waits.truncate(1);
+        outcomes.reset(5);
         let second = outcomes.take(false);
         assert!(!second.is_answering() && second.sent == 0);
+        assert_eq!((second.resets, second.users_with_errors), (1, 0b10_0000));
         assert_eq!((second.awaited.requests, second.awaited.users), (1, 0b100));
         drop(waits);
         assert_eq!(outcomes.take(false), PeriodOutcomes::default());

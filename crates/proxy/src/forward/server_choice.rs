@@ -142,8 +142,7 @@ impl ServerChoice {
             }
             // As an error: it takes those of several users to say something about the server.
             Blame::Reset if call.kind != RequestKind::LongRunning => {
-                let outcomes = chosen.server.load().outcomes();
-                outcomes.answered_with_error(hash_of_user(call));
+                chosen.server.reset(hash_of_user(call));
             }
             // Its response is no longer awaited.
             Blame::Ejected => drop(call.context.awaited.take()),

@@ -169,6 +169,12 @@ impl UpstreamServer {
         self.counts.answer_nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
+    /// It ended a request alone, of a user whose name has this hash.
+    pub fn reset(&self, user: u64) {
+        self.load.outcomes().reset(user);
+        self.counts.errors.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Applies its health to what it may be charged.
     pub(crate) fn apply_health(&self, now: Time) {
         let health = lock(&self.health);
