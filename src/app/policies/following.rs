@@ -9,10 +9,18 @@ use crate::app::{hosted_api::HostedApi, throttle::Throttle};
 use fairgate_core::sync::lock;
 use fairgate_policy_sources::PolicySource;
 
-/// Follows a source of policy objects, until it is dropped. `name` is that of the source, in what is kept of it.
-pub(in crate::app) async fn follow(source: ConfiguredSource, name: String, applier: Applier) {
-    let completing = complete(name.clone(), applier.clone());
-    tokio::join!(completing, follow_sets(source, name, applier));
+/// Follows a source of policy objects, until it is dropped, or another has taken its place since this call. `name` is that of the source, in
+/// what is kept of it.
+pub(in crate::app) fn follow(
+    source: ConfiguredSource,
+    name: String,
+    applier: Applier,
+) -> impl Future<Output = ()> {
+    let number = lock(&applier.compiling).source_number;
+    async move {
+        let completing = complete(name.clone(), applier.clone());
+        tokio::join!(completing, follow_sets(source, number, name, applier));
+    }
 }
 
 /// Applies the set in force as a complete one, and keeps it, once all built-in objects are in the store of the hosted API. That
@@ -43,10 +51,9 @@ async fn complete(name: String, applier: Applier) {
     }
 }
 
-async fn follow_sets(mut source: ConfiguredSource, name: String, applier: Applier) {
+async fn follow_sets(mut source: ConfiguredSource, number: u64, name: String, applier: Applier) {
     let clock = applier.clock.clone();
     let outcome = applier.clone();
-    let number = lock(&applier.compiling).source_number;
     loop {
         let set = source.next().await;
         let pace = Throttle::begin(&clock);
@@ -71,6 +78,9 @@ async fn follow_sets(mut source: ConfiguredSource, name: String, applier: Applie
             tracing::error!("compiling the policies failed; the last good policy stays in force");
             continue;
         };
+        if lock(&outcome.compiling).source_number != number {
+            return;
+        }
         if applied {
             outcome.sync.in_sync();
             outcome.keep(&name);
