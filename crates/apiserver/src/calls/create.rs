@@ -103,6 +103,7 @@ impl CallContext<'_> {
         if let (Some(uid), false) = (&uid, dry_run) {
             let entered = self.state.enter_namespace(namespace, uid).await;
             if !entered.map_err(|error| write_fault(&error))? {
+                namespaces::check(all, self.kind, namespace, metadata::name(&object)).await?;
                 return Err(self.earlier_namespace());
             }
         }
