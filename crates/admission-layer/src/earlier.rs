@@ -228,7 +228,7 @@ impl Evaluation {
         patch_type(&self.content_type).err()
     }
 
-    /// Whether the upstream does not serve the resource at all. Policies may be about all resources, also those that there are not.
+    /// Whether the upstream does not serve the resource at all, or not the subresource, as it has said of the stored object. Policies may be about all resources, also those that there are not.
     async fn is_unserved(&self) -> bool {
         let facts = &self.plan.facts;
         let served = || {
@@ -240,7 +240,10 @@ impl Evaluation {
                 &facts.subresource,
             )
         };
-        if !facts.subresource.is_empty() || served().is_some() || self.is_defined().await {
+        if !facts.subresource.is_empty() {
+            return self.has_no_path.get() && served().is_none();
+        }
+        if served().is_some() || self.is_defined().await {
             return false;
         }
         // Discovery may be out of date: only after another reading is a resource known to be absent.

@@ -28,15 +28,12 @@ use tokio::runtime::Handle;
 
 use crate::{
     limits::body_budget::{BodyShare, ReadFailure},
-    limits::lack::Lack,
-    limits::workers::LARGE,
+    limits::{lack::Lack, workers::LARGE},
     object::body_object::{BodyObject, BodyReading},
-    object::deleted_items::DeletedItems,
-    object::deletions,
     object::evaluated_object::Fresh,
     object::guard::{EvaluatedItem, EvaluatedVersion},
     object::object_name::ObjectName,
-    object::objects,
+    object::{deleted_items::DeletedItems, deletions, objects},
     passes::evaluating::EvaluationFailure,
     passes::evaluation_job::{EvaluatedWrite, EvaluationJob},
     passes::request_evaluator::RequestEvaluator,
@@ -75,6 +72,8 @@ pub(crate) struct Evaluation {
     pub(crate) strict_refusal: Option<StatusError>,
     /// Whether the response says nothing of the body's fields, since the server would not have come to them.
     pub(crate) is_silent: Cell<bool>,
+    /// Whether the upstream has said that it does not have the path of the stored object.
+    pub(crate) has_no_path: Cell<bool>,
     pub(crate) output: Output,
     pub(crate) share: BodyShare,
     /// The stored object by which it is evaluated.
@@ -419,6 +418,8 @@ impl Evaluation {
     /// The end of reading a stored object.
     pub(crate) async fn stored(&self, read: OldRead) -> Result<Option<StoredObject>, Unevaluated> {
         let read = read.end().await;
+        self.has_no_path
+            .set(matches!(read, Err(ReadFailure::NotServed(_))));
         read.map_err(|failure| self.unread("read the stored object", failure))
     }
 

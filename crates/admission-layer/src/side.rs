@@ -232,6 +232,7 @@ impl AdmissionSide {
             are_yaml: false,
             strict_refusal: None,
             is_silent: Cell::new(false),
+            has_no_path: Cell::new(false),
             output,
             share: BodyShare::new(&self.budget, &digest.user),
             evaluated_version: None,

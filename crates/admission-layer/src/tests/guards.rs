@@ -252,9 +252,18 @@ fn a_404_that_names_no_object_is_no_absence() {
             } else {
                 World::new(AdmissionMode::Enforce)
             };
-            world.enforce(&[policy("p", " configmaps", "false")]);
+            world.enforce(&[
+                policy("p", " configmaps", "false"),
+                policy("q", " configmaps/status", "false"),
+            ]);
+            // Here discovery says so, too.
+            let status = format!("{MAP}/status");
+            let no_route = json!({"kind": "Status", "reason": "NotFound", "details": {}});
+            world.fail(&status, 404, &no_route);
+            let got = world.json("PATCH", &status, &json!({"status": {}})).await;
+            assert_eq!(got.code, 404, "{got:?}");
             for status in [
-                json!({"kind": "Status", "reason": "NotFound", "details": {}}),
+                no_route,
                 json!({"kind": "Status"}),
                 json!("404 page not found"),
             ] {
