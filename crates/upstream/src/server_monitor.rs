@@ -15,7 +15,7 @@ use crate::{
     client::{ApiClient, ConnectionReuse, HeaderSource, RequestError},
     dial,
     dial_error::DialError,
-    servers::{ConfiguredServer, UpstreamServer, UpstreamServers, log_condition},
+    servers::{UpstreamServer, UpstreamServers, log_condition},
 };
 use fairgate_base::clock::Clock;
 use fairgate_core::{
@@ -316,15 +316,22 @@ async fn resolve(servers: &UpstreamServers, new_health: fn(Time) -> Health) {
             Err(DialError::TimedOut { url })
         });
         server.endpoint.note(found.as_ref().err());
-        (group, server, found)
+        (group, found)
     }));
-    for (group, server, found) in found.await {
+    for (group, found) in found.await {
         if let Ok(addresses) = found
             && !addresses.is_empty()
         {
-            take(servers, group, server, &addresses, new_health);
+            take(servers, group, &addresses, new_health);
         }
     }
+    servers.set_parts();
+    servers.publish();
+}
+
+/// Makes these the addresses of the name that is configured as the server `group`, as if they were found again. O(servers).
+pub fn set_addresses(servers: &UpstreamServers, group: usize, addresses: &[SocketAddr]) {
+    take(servers, group, addresses, Health::added);
     servers.set_parts();
     servers.publish();
 }
@@ -333,10 +340,10 @@ async fn resolve(servers: &UpstreamServers, new_health: fn(Time) -> Health) {
 fn take(
     servers: &UpstreamServers,
     group: usize,
-    name: &ConfiguredServer,
     addresses: &[SocketAddr],
     new_health: fn(Time) -> Health,
 ) {
+    let name = &servers.configured[group].endpoint;
     let list = servers.list.load_full();
     let mut next: Vec<Arc<UpstreamServer>> = Vec::with_capacity(list.len() + 1);
     let now = servers.clock.now();
@@ -364,7 +371,7 @@ fn take(
         if next.iter().any(is_known) {
             continue;
         }
-        let endpoint = name.endpoint.at_address(*address);
+        let endpoint = name.at_address(*address);
         tracing::info!(server = %endpoint.name(), name = %endpoint.authority(), "an address of an API server was found");
         let places = Arc::clone(&servers.places);
         let server = UpstreamServer::new(endpoint, 1, group, new_health(now), places);
@@ -379,7 +386,10 @@ mod tests {
     use fairgate_core::servers::load::HasLoad as _;
 
     use super::*;
-    use crate::{endpoint::Endpoint, servers::Spread};
+    use crate::{
+        endpoint::Endpoint,
+        servers::{ConfiguredServer, Spread},
+    };
 
     fn name(authority: &'static str) -> ConfiguredServer {
         ConfiguredServer {
@@ -391,13 +401,7 @@ mod tests {
 
     fn found(servers: &UpstreamServers, group: usize, addresses: &[&str]) {
         let addresses: Vec<SocketAddr> = addresses.iter().map(|a| a.parse().unwrap()).collect();
-        take(
-            servers,
-            group,
-            &servers.configured[group],
-            &addresses,
-            Health::new,
-        );
+        take(servers, group, &addresses, Health::new);
         servers.set_parts();
     }
 

@@ -1,5 +1,6 @@
 //! Several API servers behind one gateway: who gets what, and what happens when one of them is gone, hangs, is slow or fails.
 
+mod addresses;
 mod failing;
 mod hanging;
 

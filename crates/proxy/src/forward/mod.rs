@@ -66,7 +66,7 @@ use fairgate_call::{
     RequestKind, RequestProgress, Trace, UnfinishedRequest, identity_headers::IdentityError,
 };
 use fairgate_core::digest::User;
-use fairgate_upstream::endpoint::Endpoint;
+use fairgate_upstream::{endpoint::Endpoint, servers::UpstreamServer};
 use outgoing_lines::OutgoingLines;
 use retryable_body::{BodyRecovery, RecoveredBody, RetryableBody};
 use route::ServerRoute;
@@ -276,8 +276,7 @@ impl Forwarder {
             Target::One(route) => return tunnel::open(self, route, call, upgrade).await,
             Target::Several(choice) => choice,
         };
-        let routes = choice.current();
-        let chosen = choice.choose(&routes, &call, &[]).await;
+        let chosen = choice.choose(&call, &[]).await;
         let ChosenServer {
             server,
             route,
@@ -303,12 +302,11 @@ impl Forwarder {
         let mut body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
         let is_empty_read = call.kind.may_repeat() && http_body::Body::is_end_stream(&body);
         let call = &call;
-        let mut routes = choice.current();
-        let mut excluded = SmallVec::<[usize; 4]>::new();
+        let mut excluded = SmallVec::<[Arc<UpstreamServer>; 4]>::new();
         let mut refusal = Refusal::UpstreamUnreachable;
         // A read may be what makes servers fail: it is not tried at all of them.
         let mut repeated = false;
-        while let Some(chosen) = choice.choose(&routes, call, &excluded).await {
+        while let Some(chosen) = choice.choose(call, &excluded).await {
             if self.has_no_time(call) {
                 // Not as a time-out: after one, the call would be awaited further.
                 let is_first = excluded.is_empty();
@@ -343,12 +341,11 @@ impl Forwarder {
             };
             let blame = unanswered.blame();
             choice.note_failure(&chosen, call, blame);
-            excluded.push(chosen.index);
             if blame == Blame::Ejected {
                 // Servers that did not take it before may do so now.
-                routes = choice.current();
-                excluded = routes.index_of(server).into_iter().collect();
+                excluded.clear();
             }
+            excluded.push(chosen.server);
             let is_read = matches!(blame, Blame::NotAnswered | Blame::Reset | Blame::Ejected);
             match unanswered.take_body() {
                 Some(whole) if !(is_read && std::mem::replace(&mut repeated, true)) => {

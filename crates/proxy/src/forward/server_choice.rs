@@ -17,6 +17,7 @@ use std::{
 
 use http::StatusCode;
 use http_body::Body as _;
+use smallvec::SmallVec;
 
 use super::{UpstreamSettings, route::ServerRoute, send_failure::Blame};
 use fairgate_base::clock::Clock;
@@ -42,15 +43,36 @@ pub(super) struct ServerChoice {
 }
 
 /// The servers at one moment, and the way to each.
-pub(super) struct ServerRoutes {
+struct ServerRoutes {
     servers: Arc<Vec<Arc<UpstreamServer>>>,
     routes: Vec<Rc<ServerRoute>>,
 }
 
+/// The servers at one moment, as one call may choose among them.
+struct ServerOptions {
+    routes: Rc<ServerRoutes>,
+    /// The server to take if it takes requests and has room.
+    first: Option<usize>,
+    /// Servers not to take.
+    excluded: SmallVec<[usize; 4]>,
+}
+
+impl ServerOptions {
+    fn servers(&self) -> &[Arc<UpstreamServer>] {
+        &self.routes.servers
+    }
+
+    fn preference(&self, offset: usize) -> Preference<'_> {
+        Preference {
+            first: self.first,
+            excluded: &self.excluded,
+            offset,
+        }
+    }
+}
+
 /// The server that a call was given.
 pub(super) struct ChosenServer {
-    /// Which of those of the moment.
-    pub(super) index: usize,
     pub(super) server: Arc<UpstreamServer>,
     pub(super) route: Rc<ServerRoute>,
     /// Counts the call there, if it runs for long: from now on, so that many at a time are spread.
@@ -109,7 +131,7 @@ impl ServerChoice {
     }
 
     /// The servers at this moment. Connections to those that stay are kept.
-    pub(super) fn current(&self) -> Rc<ServerRoutes> {
+    fn current(&self) -> Rc<ServerRoutes> {
         let list = self.servers.list();
         let mut current = self.current.borrow_mut();
         if !Arc::ptr_eq(&current.servers, &list) {
@@ -153,28 +175,47 @@ impl ServerChoice {
     }
 
     /// Charges a server that is not among `excluded`, waiting until one has room; `None` if there is none. The charge is kept in
-    /// the call's context.
+    /// the call's context. A call that waits sees the servers that are found meanwhile.
     pub(super) async fn choose(
         &self,
-        routes: &ServerRoutes,
         call: &Call,
-        excluded: &[usize],
+        excluded: &[Arc<UpstreamServer>],
     ) -> Option<ChosenServer> {
         let demand = demand(call);
-        let preference = Preference {
-            first: self.preferred(routes, call, demand, excluded),
-            excluded,
-            offset: self.turn.replace(self.turn.get().wrapping_add(1)),
-        };
-        let mut choice = choose(&routes.servers, demand, preference);
+        let offset = self.turn.replace(self.turn.get().wrapping_add(1));
+        let mut options = self.options(call, demand, excluded);
+        let mut choice = choose(options.servers(), demand, options.preference(offset));
         if let Choice::Full = choice {
             let mut waiting = WaitingForServer::new(Arc::clone(self.servers.places()));
-            choice = poll_fn(|cx| waiting.poll(cx, &routes.servers, demand, preference)).await;
+            choice = poll_fn(|cx| {
+                if !Arc::ptr_eq(&options.routes.servers, &self.servers.list()) {
+                    options = self.options(call, demand, excluded);
+                }
+                waiting.poll(cx, options.servers(), demand, options.preference(offset))
+            })
+            .await;
         }
         let Choice::Charged(charge) = choice else {
             return None;
         };
-        Some(routes.chosen(charge, call))
+        Some(options.routes.chosen(charge, call))
+    }
+
+    /// The servers of this moment, as a call may choose among them.
+    fn options(
+        &self,
+        call: &Call,
+        demand: ServerDemand,
+        excluded: &[Arc<UpstreamServer>],
+    ) -> ServerOptions {
+        let routes = self.current();
+        let excluded = excluded.iter().filter_map(|server| routes.index_of(server));
+        let excluded: SmallVec<[usize; 4]> = excluded.collect();
+        ServerOptions {
+            first: self.preferred(&routes, call, demand, &excluded),
+            excluded,
+            routes,
+        }
     }
 
     /// The server that the client's connection prefers; a new one if it has none, or if that takes no requests any longer.
@@ -231,7 +272,7 @@ fn demand(call: &Call) -> ServerDemand {
 
 impl ServerRoutes {
     /// Which of them a server is, if it is one.
-    pub(super) fn index_of(&self, server: &Arc<UpstreamServer>) -> Option<usize> {
+    fn index_of(&self, server: &Arc<UpstreamServer>) -> Option<usize> {
         self.servers.iter().position(|one| Arc::ptr_eq(one, server))
     }
 
@@ -243,7 +284,6 @@ impl ServerRoutes {
         *call.context.server_charge.borrow_mut() = Some(Box::new(charge));
         call.context.trace.set_upstream(&route.name);
         ChosenServer {
-            index,
             long_running: call
                 .kind
                 .is_long_running()
