@@ -34,12 +34,30 @@ func init() {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if err := setParallel(); err != nil {
+		fmt.Fprintln(os.Stderr, "tests/cluster:", err)
+		os.Exit(1)
+	}
 	code, err := testMain(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tests/cluster:", err)
 		os.Exit(1)
 	}
 	os.Exit(code)
+}
+
+// testsSideBySide is more than there are tests that run side by side. They mostly wait, also for their turn (oneAtATime), and a test that
+// waits for its turn takes the place of one that runs.
+const testsSideBySide = "32"
+
+// setParallel lets as many tests run side by side as there are, unless -parallel is given.
+func setParallel() error {
+	given := false
+	flag.Visit(func(one *flag.Flag) { given = given || one.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	return flag.Set("test.parallel", testsSideBySide)
 }
 
 func testMain(m *testing.M) (int, error) {
