@@ -120,6 +120,25 @@ async fn a_response_that_fits_the_spool_is_read_to_its_end_and_its_seat_becomes_
     }
 }
 
+/// The gateway has all of it at once, and hyper passes it on at once: it is not forgotten before the client has read it.
+#[tokio::test]
+async fn a_short_response_counts_for_its_user_until_it_is_read() {
+    // Of which the window takes 64 KiB.
+    const SHORT: usize = 200 << 10;
+    const LEFT: u64 = 128 << 10;
+    for speaks in [Speaks::Http1, Speaks::Http2] {
+        let upstream = upstream_of(speaks, SHORT);
+        let gate = Gate::governed(&upstream, &rules(64 << 20, 128 << 20));
+        let spool = &gate.flow_control().spool;
+        let unread = get_http2(gate.address(), 65_535).await;
+        until(|| spool.answers() == 1 && small(&gate) == (0, 0, 0)).await;
+        until(|| spool.bytes_of("alice") >= LEFT).await;
+        let all = soon(unread.collect()).await.unwrap().to_bytes();
+        assert_eq!(all.len(), SHORT);
+        until(|| spool.bytes() == 0).await;
+    }
+}
+
 #[tokio::test]
 async fn the_spool_of_a_client_that_disconnects_is_freed() {
     let upstream = upstream_of(Speaks::Http2, LARGE);

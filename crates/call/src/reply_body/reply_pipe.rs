@@ -80,6 +80,10 @@ struct PipeState {
     unwanted: Option<u64>,
     /// Whether the client got a frame, and has not polled for another.
     has_unread_frame: bool,
+    /// The length of that frame, in bytes: its connection holds it until the client reads.
+    unread: usize,
+    /// Whether the reply was ended because its client reads too slowly.
+    is_cut: bool,
     /// The number of bytes that the client has received.
     given: u64,
     pace: Pace,
@@ -123,6 +127,8 @@ impl<H: UpstreamGuard> ReplyPipe<H> {
                 reader: None,
                 unwanted: None,
                 has_unread_frame: false,
+                unread: 0,
+                is_cut: false,
                 given: 0,
                 pace: Pace::default(),
                 lag: Pace::default(),
@@ -171,9 +177,12 @@ impl ReplyPipe {
                 return ReaderPace::SpoolingStarted;
             }
             let is_first = state.held.is_none();
-            state
+            let unread = state.unread;
+            let held = state
                 .held
                 .get_or_insert_with(|| SpoolShare::new(spool, user));
+            // From now on the seat may be given to others while the client leaves this unread.
+            held.set_unread(unread);
             state.reader = Some(self.read_on(limits));
             return if is_first {
                 ReaderPace::SpoolingStarted
@@ -205,7 +214,10 @@ impl ReplyPipe {
     pub fn is_unread(&self) -> bool {
         let state = self.state.borrow();
         state.made.as_ref().is_some_and(|made| !made.is_end())
-            || state.held.is_some() && (state.source.is_some() || !state.spooled.is_empty())
+            || state
+                .held
+                .as_ref()
+                .is_some_and(|held| state.source.is_some() || !held.is_empty())
     }
 
     /// The user in whose part of the spool a part of the reply is, if that user may have no more.
@@ -232,8 +244,8 @@ impl ReplyPipe {
     pub fn leaves_spooled(&self, limits: SpoolLimits) -> bool {
         let mut state = self.state.borrow_mut();
         let given = state.given;
-        let is_empty = state.spooled.is_empty() && state.made.is_none();
-        let idle = !state.has_unread_frame || is_empty;
+        let holds = state.held.as_ref().is_some_and(|held| !held.is_empty());
+        let idle = !state.has_unread_frame || state.is_cut || !(holds || state.made.is_some());
         let lag = &mut state.lag;
         let taken = given - std::mem::replace(&mut lag.seen, given);
         lag.checks = if taken < limits.min_read_bytes && !idle {
@@ -247,7 +259,8 @@ impl ReplyPipe {
     /// Ends the reply for its client, which reads too slowly. The rest of the response is read and discarded.
     pub fn cut(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
-        state.forget();
+        state.forget_spooled();
+        state.is_cut = true;
         state.error = Some(BodyError::TooSlow);
         drop(state);
         self.discard_rest();
@@ -266,6 +279,7 @@ impl ReplyPipe {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut state = self.state.borrow_mut();
+        state.set_unread(None);
         if let Some(frame) = state.take_spooled() {
             return Poll::Ready(Some(Ok(frame)));
         }
@@ -286,12 +300,10 @@ impl ReplyPipe {
         if let Some(reader) = state.reader.take() {
             reader.abort();
         }
-        state.has_unread_frame = false;
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let data = frame.data_ref();
-                state.has_unread_frame = true;
-                state.given += data.map_or(0, |data| data.len() as u64);
+                state.set_unread(Some(frame));
                 if let Some(data) = data {
                     self.guard.borrow_mut().data(data);
                 }
@@ -501,9 +513,18 @@ impl PipeState {
         if let Some(held) = &mut self.held {
             held.give_back(cost(&frame));
         }
-        self.given += frame.data_ref().map_or(0, Bytes::len) as u64;
-        self.has_unread_frame = true;
+        self.set_unread(Some(&frame));
         Some(frame)
+    }
+
+    /// The client's connection takes this frame, and so has no other; or none, because it asks for the next one.
+    fn set_unread(&mut self, frame: Option<&Frame<Bytes>>) {
+        self.has_unread_frame = frame.is_some();
+        self.unread = frame.and_then(Frame::data_ref).map_or(0, Bytes::len);
+        self.given += self.unread as u64;
+        if let Some(held) = &mut self.held {
+            held.set_unread(self.unread);
+        }
     }
 
     /// Takes the source if the gateway made the response.
@@ -532,11 +553,19 @@ impl PipeState {
         matches!(&self.source, Some(ResponseSource::Made(made)) if made.is_given_up())
     }
 
-    /// Discards what is spooled.
-    fn forget(&mut self) {
+    /// Discards what is spooled. What the client's connection has taken stays there, and is still counted.
+    fn forget_spooled(&mut self) {
         self.spooled = VecDeque::new();
-        self.held = None;
+        if let Some(held) = &mut self.held {
+            held.give_back_all();
+        }
         self.made = None;
+    }
+
+    /// Discards all that is held.
+    fn forget(&mut self) {
+        self.forget_spooled();
+        self.held = None;
     }
 }
 

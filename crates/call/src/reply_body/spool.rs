@@ -123,7 +123,10 @@ fn bytes_of(total: u64) -> usize {
 #[derive(Debug)]
 pub(super) struct SpoolShare {
     share: ByteShare,
+    /// What is spooled, in bytes.
     bytes: u64,
+    /// What the client's connection has taken and not sent yet, in bytes.
+    unread: usize,
 }
 
 impl SpoolShare {
@@ -132,6 +135,7 @@ impl SpoolShare {
         Self {
             share: spool.budget.share(user),
             bytes: 0,
+            unread: 0,
         }
     }
 
@@ -154,6 +158,18 @@ impl SpoolShare {
         self.bytes < limits.per_answer && self.has_room()
     }
 
+    /// Whether it holds nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes == 0 && self.unread == 0
+    }
+
+    /// What the client's connection has taken and not sent is so many bytes now. Not limited by what may be spooled of one reply.
+    pub(super) fn set_unread(&mut self, bytes: usize) {
+        self.share
+            .give_back(std::mem::replace(&mut self.unread, bytes));
+        self.share.take_beyond(bytes);
+    }
+
     pub(super) fn take(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
         self.share.take_beyond(bytes);
@@ -162,5 +178,10 @@ impl SpoolShare {
     pub(super) fn give_back(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes as u64);
         self.share.give_back(bytes);
+    }
+
+    /// Gives back what is spooled.
+    pub(super) fn give_back_all(&mut self) {
+        self.give_back(bytes_of(self.bytes));
     }
 }

@@ -9,6 +9,7 @@ mod client_connection;
 mod connection_service;
 mod disconnect;
 mod driving;
+mod held_tail;
 mod http1_connection;
 mod lent_socket;
 mod premature_resets;

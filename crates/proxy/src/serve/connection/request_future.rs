@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 
-use super::{client_connection::ClientConnection, unread_bodies::SendReply};
+use super::{client_connection::ClientConnection, held_tail::HeldTail, unread_bodies::SendReply};
 use crate::serve::{
     drain::{DrainPhase, WatchEnder},
     serve_context::ServeContext,
@@ -146,6 +146,7 @@ where
             active,
             context,
             pending_in: None,
+            tail: HeldTail::of(*this.version),
         })))
     }
 }
@@ -226,6 +227,7 @@ pub(crate) struct OutgoingBody {
     context: Rc<RequestContext>,
     /// The turn of the connection's task in which nothing was there. What comes later wakes the task, for another turn.
     pending_in: Option<u64>,
+    tail: HeldTail,
 }
 
 impl Body for OutgoingBody {
@@ -236,13 +238,17 @@ impl Body for OutgoingBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        if let Some(tail) = self.tail.take() {
+            self.context.reply_activity.set(BodyActivity::Data);
+            return Poll::Ready(Some(Ok(Frame::data(tail))));
+        }
         // hyper asks again after it has sent what was there, in the same turn.
         let turn = turn_number();
         if turn.is_some() && turn == self.pending_in {
             return Poll::Pending;
         }
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        match &polled {
+        let mut polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &mut polled {
             Poll::Pending => {
                 self.pending_in = turn;
                 self.context.reply_activity.set(BodyActivity::Pending);
@@ -252,6 +258,9 @@ impl Body for OutgoingBody {
                 if let (Some(data), Some(active)) = (frame.data_ref(), &self.active) {
                     active.connection.credits.earn_for_data(data.len());
                 }
+                if let Some(data) = frame.data_mut() {
+                    self.tail.split_off(data);
+                }
             }
             Poll::Ready(None | Some(Err(_))) => {}
         }
@@ -259,7 +268,7 @@ impl Body for OutgoingBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        !self.tail.is_held() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
