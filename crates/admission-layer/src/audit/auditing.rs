@@ -232,9 +232,9 @@ impl BackgroundAudit {
         if let Some(version) = answered.and_then(|answered| answered.version) {
             return read < version;
         }
-        let is_carried_out = status.is_some_and(|status| status.is_success());
+        let is_refused = status.is_some_and(|status| status.is_client_error());
         // API servers other than kube-apiserver may have no versions.
-        if read == 0 || !is_carried_out {
+        if read == 0 || is_refused || read <= self.known.latest {
             return true;
         }
         // A `Status` says that the object is gone, so it was read before that. If it had the UID that the `Status` states, it was among the bases: it is

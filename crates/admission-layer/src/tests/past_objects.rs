@@ -463,6 +463,10 @@ fn what_may_be_the_object_after_a_write_is_not_taken_for_the_one_before() {
             (deletion, 200, status(json!({"uid": "v"})), NotEvaluated),
             // What is refused changes nothing.
             (put, 422, Value::Null, Denied),
+            // What fails may have been carried out.
+            (put, 500, Value::Null, NotEvaluated),
+            (patch, 504, Value::Null, NotEvaluated),
+            (deletion, 500, Value::Null, NotEvaluated),
         ] {
             let mut world = world(" configmaps", "false", MAP, map("1"));
             // It was carried out when the object was read, and answered after that.
@@ -473,6 +477,13 @@ fn what_may_be_the_object_after_a_write_is_not_taken_for_the_one_before() {
             let decision = decision(&mut world, audited).await;
             assert_eq!(decision, expected, "{request:?} {code} {answer}");
         }
+        // A version that was known before the request is not one that it has made.
+        let mut world = world(" configmaps", "false", MAP, map("1"));
+        know(&world, 5).await;
+        let mut audited = Audited::new(put, 9, map("2")).read_before();
+        audited.writes.clear();
+        (audited.code, audited.answer) = (500, Value::Null);
+        assert_eq!(decision(&mut world, audited).await, Denied);
     });
 }
 
