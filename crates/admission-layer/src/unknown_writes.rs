@@ -74,17 +74,12 @@ impl Evaluation {
         let task = tasks::spawn_until_dropped(&self.control, reading);
         let read = task.await;
         let read = read.unwrap_or_else(|error| Err(error.to_string().into()));
-        if matches!(read, Err(ReadFailure::NotServed(_))) && !self.serves_definitions() {
+        if matches!(read, Err(ReadFailure::NotServed(_)))
+            && !self.evaluator.cluster.serves_definitions()
+        {
             return Ok(None);
         }
         read.map_err(|failure| self.unread("read the definition of the custom resource", failure))
-    }
-
-    /// Whether the upstream has custom resources at all; API servers other than kube-apiserver may have none.
-    fn serves_definitions(&self) -> bool {
-        let (group, resource) = ("apiextensions.k8s.io", "customresourcedefinitions");
-        let cluster = &self.evaluator.cluster;
-        cluster.resource(group, "v1", resource, "").is_some()
     }
 
     /// Checks that a request whose fields only the upstream knows may be sent as a dry run: kube-apiserver carries none of them

@@ -46,6 +46,12 @@ pub trait ClusterState: ClusterObjects {
         subresource: &str,
     ) -> Option<Arc<ServedResource>>;
 
+    /// Whether the upstream has custom resources at all; API servers other than kube-apiserver may have none.
+    fn serves_definitions(&self) -> bool {
+        let (group, resource) = ("apiextensions.k8s.io", "customresourcedefinitions");
+        self.resource(group, "v1", resource, "").is_some()
+    }
+
     /// Whether the resources have been read at least once. Until then, [`resource`](Self::resource) finds none.
     fn are_resources_known(&self) -> bool;
 

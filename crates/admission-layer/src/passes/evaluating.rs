@@ -238,8 +238,10 @@ impl RequestEvaluator {
     ) -> Result<ConvertedObjects, EvaluationFailure> {
         let (upstream, facts, to) = (self.upstream.clone(), Arc::clone(&job.facts), kind.clone());
         let (share, old) = (job.share.another(), job.old_object.clone());
-        let finding =
-            async move { conversion::find(&upstream, &facts, old.as_deref(), &to, share).await };
+        let serves = self.cluster.serves_definitions();
+        let finding = async move {
+            conversion::find(&upstream, &facts, old.as_deref(), &to, serves, share).await
+        };
         let task = tasks::spawn_until_dropped(control, finding);
         let found = task.await;
         let found = found.map_err(|error| EvaluationFailure::Unread(error.to_string()))?;

@@ -66,8 +66,11 @@ fn where_the_gateway_cannot_convert_the_policy_is_configured_wrongly() {
         let cannot = "failed to configure binding: failed to convert object version: the gateway cannot convert objects \
                       to x.io/v1, Kind=Gadget: ";
         let strategy = definition("Webhook");
+        // As of a server that has no custom resources at all.
+        let not_served = json!([404, "404 page not found"]);
         for (definition, why) in [
             (None, "it is no custom resource"),
+            (Some(not_served), "it is no custom resource"),
             (Some(strategy), "its conversion strategy is Webhook"),
         ] {
             if let Some(definition) = definition {

@@ -48,7 +48,7 @@ pub(crate) struct FoundConversion {
 
 /// Finds out how the objects of a request are converted, and reads what that takes from the upstream.
 ///
-/// The inner error is why they cannot be converted.
+/// `serves_definitions` is whether the upstream has custom resources at all. The inner error is why they cannot be converted.
 ///
 /// # Errors
 ///
@@ -58,10 +58,11 @@ pub(crate) async fn find(
     facts: &WriteFacts,
     old: Option<&Value>,
     to: &KindParts,
+    serves_definitions: bool,
     share: BodyShare,
 ) -> Result<Result<FoundConversion, String>, ReadFailure> {
     let another = share.another();
-    let conversion = match conversion(upstream, facts, to, share).await? {
+    let conversion = match conversion(upstream, facts, to, serves_definitions, share).await? {
         Ok(conversion) => conversion,
         Err(why) => return Ok(Err(why)),
     };
@@ -77,6 +78,7 @@ async fn conversion(
     upstream: &UpstreamReader,
     facts: &WriteFacts,
     to: &KindParts,
+    serves_definitions: bool,
     share: BodyShare,
 ) -> Result<Result<Conversion, String>, ReadFailure> {
     let [group, _, kind] = &facts.kind;
@@ -89,7 +91,11 @@ async fn conversion(
         return Ok(Err("its fields differ".to_owned()));
     }
     let path = facts.definition_path();
-    let Some(definition) = upstream.object(&path, share).await? else {
+    let read = match upstream.object(&path, share).await {
+        Err(ReadFailure::NotServed(_)) if !serves_definitions => None,
+        read => read?,
+    };
+    let Some(definition) = read else {
         return Ok(Err("it is no custom resource".to_owned()));
     };
     Ok(
