@@ -64,7 +64,7 @@ impl AdmissionFiles {
         read
     }
 
-    /// The same, also `None` if it is known that nothing has changed since the last time.
+    /// The same, also `None` if there is no news.
     async fn read_changed(&mut self) -> Option<Snapshot> {
         let watch = mem::take(&mut self.watch);
         let (paths, clock) = (self.paths.clone(), self.clock.clone());
@@ -74,8 +74,12 @@ impl AdmissionFiles {
         let read = reading.await.ok();
         self.note(read.is_some());
         let (watch, snapshot) = read?;
-        self.watch = watch;
-        snapshot
+        let news = snapshot.filter(|snapshot| self.seen.as_ref() != Some(snapshot.revision()));
+        // They are read again until they are yielded: the call may be cancelled before.
+        if news.is_none() {
+            self.watch = watch;
+        }
+        news
     }
 
     fn note(&self, is_read: bool) {
@@ -90,9 +94,7 @@ impl PolicySource for AdmissionFiles {
 
     async fn next(&mut self) -> PolicyDocuments {
         loop {
-            let read = self.read_changed().await;
-            let news = read.filter(|read| self.seen.as_ref() != Some(read.revision()));
-            let Some(snapshot) = news else {
+            let Some(snapshot) = self.read_changed().await else {
                 time::sleep(POLL_PERIOD).await;
                 continue;
             };
@@ -104,7 +106,6 @@ impl PolicySource for AdmissionFiles {
                 self.lengths = lengths;
                 return documents;
             }
-            self.watch = ChangeWatch::default();
         }
     }
 }
@@ -134,6 +135,21 @@ mod tests {
         assert_eq!(silence(), minute);
         assert!(files.next().await.documents.is_empty());
         assert_eq!(silence(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn files_that_cancelled_calls_have_read_are_in_the_next_set() {
+        let scratch = Scratch::new("cancelled");
+        scratch.write("policies.yaml", "kind: A\n");
+        let clock = Clock::manual(Time::ZERO);
+        let mut files = AdmissionFiles::new(vec![scratch.0.clone()], clock.clone());
+        // Calls that are cancelled while the files settle have come this far. From the second one on their stamps are old.
+        for _ in 0..2 {
+            assert!(files.read_changed().await.is_some());
+            clock.advance(Duration::from_secs(3));
+        }
+        let next = time::timeout(Duration::from_secs(60), files.next()).await;
+        assert_eq!(next.unwrap().documents.len(), 1);
     }
 
     #[tokio::test]

@@ -2,6 +2,9 @@
 //!
 //! After each change of a policy or binding all of them are read again, at one revision.
 
+#[cfg(test)]
+mod tests;
+
 use std::{sync::Arc, time::Duration};
 
 use fairgate_base::{background, clock::Clock};
@@ -98,13 +101,13 @@ impl AdmissionStore {
             entries.push((kind, page.entries));
         }
         let prefix = VALIDATING_ADMISSION_POLICY.group_prefix();
-        self.watch = Some(self.store.watch(&prefix, revision)?);
+        let watch = self.store.watch(&prefix, revision)?;
         // Policies may be many, and large.
         let documents = background::run(move || documents(&entries)).await;
-        documents.map_err(|error| {
-            self.watch = None;
-            StoreError::Failed(error.to_string())
-        })
+        let documents = documents.map_err(|error| StoreError::Failed(error.to_string()))?;
+        // Only together with its set: if the call is cancelled before, the next one has to list again.
+        self.watch = Some(watch);
+        Ok(documents)
     }
 }
 

@@ -119,7 +119,7 @@ impl FileSource {
         }
     }
 
-    /// The same, unless it is known that nothing has changed since the last time.
+    /// The same, unless there is no news.
     async fn read_changed(&mut self) -> Option<Snapshot> {
         let watch = mem::take(&mut self.watch);
         // Who asks wants a reading.
@@ -133,13 +133,16 @@ impl FileSource {
             let paths = std::slice::from_ref(&directory);
             watch.read_changed(paths, &clock, || Snapshot::of(&directory))
         };
-        match task::spawn_blocking(read).await {
-            Ok((watch, snapshot)) => {
-                self.watch = watch;
-                snapshot
-            }
-            Err(error) => Some(Snapshot::failed(&self.directory, &error.to_string())),
+        let (watch, snapshot) = task::spawn_blocking(read).await.unwrap_or_else(|error| {
+            let failed = Snapshot::failed(&self.directory, &error.to_string());
+            (ChangeWatch::default(), Some(failed))
+        });
+        let news = snapshot.filter(|snapshot| self.is_news(snapshot));
+        // They are read again until they are yielded: the call may be cancelled before.
+        if news.is_none() {
+            self.watch = watch;
         }
+        news
     }
 
     /// Turns a snapshot into documents, on the blocking pool.
@@ -162,9 +165,7 @@ impl PolicySource for FileSource {
 
     async fn next(&mut self) -> DocumentSet {
         loop {
-            if let Some(snapshot) = self.read_changed().await
-                && self.is_news(&snapshot)
-            {
+            if let Some(snapshot) = self.read_changed().await {
                 let read = || async { Some(self.read().await) };
                 let snapshot = snapshot.settled(&self.lengths, self.settle, read).await;
                 if self.is_news(&snapshot) {

@@ -4,7 +4,7 @@
 //! on. Objects are listed once and then followed by watch, so a change costs the parsing of one object.
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

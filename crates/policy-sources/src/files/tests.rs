@@ -6,6 +6,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use fairgate_core::time::Time;
 use serde_json::json;
 
 use super::*;
@@ -216,6 +217,22 @@ async fn a_nudge_that_a_dropped_wait_has_taken_still_counts() {
     let first = files.next().await;
     files.nudged = true;
     assert_eq!(files.next().await, first);
+}
+
+#[tokio::test]
+async fn files_that_cancelled_calls_have_read_are_in_the_next_set() {
+    let scratch = Scratch::new("cancelled");
+    scratch.write("a.yaml", "1");
+    let clock = Clock::manual(Time::ZERO);
+    let mut files = scratch.follow();
+    files.clock = clock.clone();
+    // Calls that are cancelled while the files settle have come this far. From the second one on their stamps are old.
+    for _ in 0..2 {
+        assert!(files.read_changed().await.is_some());
+        clock.advance(Duration::from_secs(3));
+    }
+    let next = time::timeout(Duration::from_secs(60), files.next()).await;
+    assert_documents(&next.unwrap(), [("", json!(1))]);
 }
 
 #[tokio::test]

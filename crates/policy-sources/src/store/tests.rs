@@ -35,7 +35,7 @@ async fn a_change_that_a_cancelled_call_has_received_is_in_the_next_set() {
 }
 
 /// A store, and its directory's name, which ends with `name`.
-fn new_store(name: &str) -> Arc<TestStore> {
+pub(crate) fn new_store(name: &str) -> Arc<TestStore> {
     let name = format!("fairgate-store-source-{name}-{}", std::process::id());
     let directory = std::env::temp_dir().join(name);
     let settings = LocalSettings {
