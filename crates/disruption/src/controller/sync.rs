@@ -28,7 +28,7 @@ pub(crate) type Scales = BTreeMap<ControllerRef, ScaleResult>;
 /// The result of a sync.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SyncResult {
-    /// The scales of these owners must be looked up first; then sync again.
+    /// The scales of these owners must be looked up first, in this order; then sync again, at once if an owner has none.
     NeedScales(Vec<ControllerRef>),
     /// The sync is complete.
     Done(SyncOutcome),
@@ -199,32 +199,29 @@ fn target(
 
 /// The sum of the scales of the pods' controllers, each counted once.
 fn sum_of_scales(pods: &[&Pod], scales: &Scales) -> Result<i32, Stop> {
-    let owners: BTreeSet<&ControllerRef> = pods
-        .iter()
-        .filter_map(|pod| pod.controller.as_deref())
-        .collect();
-    let unknown: Vec<ControllerRef> = owners
-        .into_iter()
-        .filter(|owner| !scales.contains_key(*owner))
-        .cloned()
-        .collect();
-    if !unknown.is_empty() {
-        return Err(Stop::NeedScales(unknown));
-    }
+    // In the order of the pods: the first one whose owner has no scale decides, as in Kubernetes, whatever others may have.
+    let (mut unknown, mut asked) = (Vec::new(), BTreeSet::new());
     // Keyed by the UID of the scaled object, so that two ReplicaSets of one Deployment count once.
     let mut counted = BTreeMap::new();
     for pod in pods {
-        let Some(owner) = &pod.controller else {
+        let Some(owner) = pod.controller.as_deref() else {
             continue;
         };
-        match scales.get(&**owner) {
-            Some(Ok(Some(scale))) => counted.insert(&scale.uid, scale.replicas),
+        match scales.get(owner) {
+            Some(Ok(Some(scale))) => {
+                counted.insert(&scale.uid, scale.replicas);
+            }
             Some(Err(error)) => return Err(error.clone().into()),
-            Some(Ok(None)) | None => {
+            Some(Ok(None)) => {
                 let pod = pod.name.to_string();
                 return Err(SyncError::NoController { pod }.into());
             }
-        };
+            None if asked.insert(owner) => unknown.push(owner.clone()),
+            None => {}
+        }
+    }
+    if !unknown.is_empty() {
+        return Err(Stop::NeedScales(unknown));
     }
     Ok(saturate(counted.into_values().map(i128::from).sum()))
 }

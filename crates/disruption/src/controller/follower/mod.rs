@@ -429,9 +429,13 @@ impl DisruptionController {
             debug_assert!(false, "no lookup was requested");
             return;
         };
+        // It takes the only worker about as long as a write.
+        self.syncs.charge(&key.namespace, 1);
+        let has_scale = matches!(result, Ok(Some(_)));
         left.retain(|other| *other != owner);
         found.insert(owner, result);
-        if left.is_empty() {
+        // A pod whose owner has no scale decides the sync: the others need not be looked up.
+        if left.is_empty() || !has_scale {
             // The caches may have changed meanwhile, and the selected pods may have further owners.
             self.begin_sync(key, found, now, date);
         } else {

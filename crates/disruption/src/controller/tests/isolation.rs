@@ -7,16 +7,24 @@ use serde_json::{Value, json};
 use super::start;
 use crate::{
     budget::DisruptionBudget,
-    controller::{ControllerStep, DisruptionController, StatusWriteOutcome, slice::SLICE},
+    controller::{
+        ControllerStep, DisruptionController, StatusWriteOutcome, scale::ControllerScale,
+        slice::SLICE,
+    },
     pod::Pod,
 };
 
-/// Namespaces of a cluster without owners of pods. Statuses are written at once.
+/// How the names of owners begin that have a scale.
+const SCALED: &str = "scaled";
+
+/// Namespaces of a cluster. Statuses are written at once.
 struct Namespaces {
     controller: DisruptionController,
     version: u64,
     /// The namespaces of the statuses that were written, in order.
     writes: Vec<String>,
+    /// The owners whose scales were looked up, in order.
+    look_ups: Vec<String>,
 }
 
 impl Namespaces {
@@ -25,10 +33,16 @@ impl Namespaces {
             controller: DisruptionController::new(limit),
             version: 0,
             writes: Vec::new(),
+            look_ups: Vec::new(),
         }
     }
 
     fn put_budget(&mut self, namespace: &str, name: &str, age: usize, selector: &Value) {
+        let spec = json!({"minAvailable": 1, "selector": selector});
+        self.put_budget_of(namespace, name, age, &spec);
+    }
+
+    fn put_budget_of(&mut self, namespace: &str, name: &str, age: usize, spec: &Value) {
         self.version += 1;
         let budget = json!({
             "metadata": {
@@ -36,7 +50,7 @@ impl Namespaces {
                 "resourceVersion": self.version.to_string(),
                 "creationTimestamp": format!("2024-01-01T{:02}:{:02}:{:02}Z", age / 3600, age / 60 % 60, age % 60),
             },
-            "spec": {"minAvailable": 1, "selector": selector},
+            "spec": spec,
         });
         self.apply(budget);
     }
@@ -47,8 +61,17 @@ impl Namespaces {
     }
 
     fn put_pod(&mut self, namespace: &str, name: &str, labels: &Value) {
+        self.put_pod_of(namespace, name, labels, None);
+    }
+
+    /// A pod of the Job of this name.
+    fn put_pod_of(&mut self, namespace: &str, name: &str, labels: &Value, owner: Option<&str>) {
+        let owners = owner.map(|owner| {
+            json!({"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": true})
+        });
+        let owners: Vec<Value> = owners.into_iter().collect();
         let pod = json!({
-            "metadata": {"namespace": namespace, "name": name, "labels": labels},
+            "metadata": {"namespace": namespace, "name": name, "labels": labels, "ownerReferences": owners},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         });
         self.controller.apply_pod(Pod::from_value(&pod).unwrap());
@@ -69,8 +92,18 @@ impl Namespaces {
                 self.controller.written(outcome, Time::ZERO, start());
                 self.apply(object);
             }
+            ControllerStep::LookUp(_, owner) => {
+                self.look_ups.push(owner.name.to_string());
+                let uid = owner.uid.clone();
+                let scale = owner
+                    .name
+                    .starts_with(SCALED)
+                    .then_some(ControllerScale { uid, replicas: 1 });
+                self.controller
+                    .looked_up(owner, Ok(scale), Time::ZERO, start());
+            }
             ControllerStep::Continue => {}
-            step => panic!("{step:?}"),
+            step @ ControllerStep::PatchPod(..) => panic!("{step:?}"),
         }
         true
     }
@@ -174,6 +207,61 @@ fn the_budgets_of_others_take_turns_with_those_of_a_tenant_that_has_many() {
         .position(|namespace| namespace == "alice");
     assert!(alice.is_some_and(|before| before <= 1), "{alice:?}");
     assert!(namespaces.writes.len() > 100, "{}", namespaces.writes.len());
+}
+
+#[test]
+fn owners_without_scale_are_looked_up_until_the_first_and_delay_no_other_namespace() {
+    let mut namespaces = Namespaces::new(u64::MAX);
+    for number in 0..1000 {
+        // Their order is not that of their pods.
+        let owner = match number {
+            0 => SCALED.to_owned(),
+            _ => format!("job-{:03}", 1000 - number),
+        };
+        let name = format!("p{number:03}");
+        namespaces.put_pod_of("mallory", &name, &json!({}), Some(&owner));
+    }
+    let spec = json!({"maxUnavailable": 1, "selector": {}});
+    namespaces.put_budget_of("mallory", "jobs", 0, &spec);
+    namespaces.put_budget("alice", "web", 0, &json!({"matchLabels": {"app": "web"}}));
+    while namespaces.writes.is_empty() {
+        assert!(namespaces.step());
+    }
+    assert_eq!(namespaces.writes, ["mallory"]);
+    assert_eq!(namespaces.look_ups, [SCALED, "job-999"]);
+    let message = "found no controllers for pod \"p001\"";
+    let (standing, allowed) = namespaces.standing("mallory", "jobs");
+    assert_eq!((standing.as_str(), allowed), (message, 0));
+    while namespaces.writes.len() < 2 {
+        assert!(namespaces.step());
+    }
+    assert_eq!(namespaces.writes, ["mallory", "alice"]);
+    assert_eq!(namespaces.look_ups.len(), 2);
+}
+
+#[test]
+fn a_namespace_pays_for_the_look_ups_of_its_owners() {
+    let mut namespaces = Namespaces::new(u64::MAX);
+    for number in 0..100 {
+        let (name, owner) = (format!("p{number:03}"), format!("{SCALED}-{number}"));
+        namespaces.put_pod_of("mallory", &name, &json!({}), Some(&owner));
+        namespaces.put_pod("alice", &name, &json!({}));
+    }
+    let spec = json!({"maxUnavailable": 1, "selector": {}});
+    for number in 0..60 {
+        let name = format!("b{number:02}");
+        namespaces.put_budget_of("mallory", &name, number, &spec);
+        namespaces.put_budget("alice", &name, number, &json!({}));
+    }
+    let writes = |namespaces: &Namespaces, of: &str| {
+        namespaces.writes.iter().filter(|one| *one == of).count()
+    };
+    while writes(&namespaces, "mallory") < 10 {
+        assert!(namespaces.step());
+    }
+    // Its pods are compared twice, and their owners looked up between: three times the cost, apart from a turn before it was charged.
+    let alice = writes(&namespaces, "alice");
+    assert!((23..=30).contains(&alice), "{alice}");
 }
 
 #[test]
