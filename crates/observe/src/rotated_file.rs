@@ -3,13 +3,18 @@
 //! `FILE` is renamed to `FILE.1`, `FILE.1` to `FILE.2`, and so on; the oldest is removed. A file that somebody else moved
 //! away or removed, such as logrotate, is created again. Files can be read by their owner alone. A symbolic link is not followed:
 //! whoever can create one in the directory could otherwise have another file appended to.
+//!
+//! A line is whole or not there: what a failed write has left is cut off again, and lines never continue a torn one, as a process that
+//! was killed may leave. A file that cannot be renamed grows: lines that are too many are better than lines that are missing.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
+
+use rustix::fs::{Access, access};
 
 /// The permissions of new files.
 const MODE: u32 = 0o600;
@@ -25,12 +30,18 @@ pub struct RotatedFile {
     max_size: u64,
     /// Older files that are kept.
     max_files: u32,
-    /// The open file, and its size; `None` if it could not be opened or written.
-    open: Option<(File, u64)>,
+    /// `None` if it could not be opened or written.
+    open: Option<File>,
+    /// Whether the open file ends within a line.
+    is_torn: bool,
+    /// The size at which it is renamed: `max_size`, or more if it could not be renamed at that size.
+    rotate_at: u64,
+    /// Whether it could not be renamed, which has been logged.
+    is_stuck: bool,
 }
 
 impl RotatedFile {
-    /// Opens the file, or creates it.
+    /// Opens the file, or creates it. Logs a warning if it cannot be renamed in its directory.
     ///
     /// # Errors
     ///
@@ -41,39 +52,67 @@ impl RotatedFile {
             max_size,
             max_files,
             open: None,
+            is_torn: false,
+            rotate_at: max_size,
+            is_stuck: false,
         };
         file.reopen()?;
+        if let Err(error) = access(directory(&file.path), Access::WRITE_OK) {
+            file.warn_of_size(&error.into());
+        }
         Ok(file)
     }
 
-    /// Appends whole lines.
+    /// Appends whole lines. Where the file cannot be renamed, it becomes larger than it should, which is logged once.
     ///
     /// # Errors
     ///
-    /// When they cannot be written. The next call opens the file anew.
+    /// When they cannot be written: then none of them are in the file, unless it cannot be shortened either. The next call opens the
+    /// file anew.
     pub fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.append(lines, |mut file| file.write_all(lines))
+    }
+
+    /// The same, where `write` writes the lines.
+    fn append(
+        &mut self,
+        lines: &[u8],
+        write: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
         if !self.is_in_place() {
             self.reopen()?;
         }
-        let size = self.open.as_ref().map_or(0, |(_, size)| *size);
-        let new_size = size.saturating_add(lines.len() as u64);
-        if size > 0 && new_size > self.max_size {
-            self.rotate()?;
+        let size = self.size()?;
+        if size > 0 && size.saturating_add(lines.len() as u64) > self.rotate_at {
+            self.rotate(size)?;
         }
-        let Some((file, size)) = &mut self.open else {
-            return Err(io::Error::other("the file is not open"));
-        };
-        let written = file.write_all(lines);
-        *size = size.saturating_add(lines.len() as u64);
+        if self.is_torn {
+            self.file()?.write_all(b"\n")?;
+            self.is_torn = false;
+        }
+        let size = self.size()?;
+        let written = write(self.file()?);
         if written.is_err() {
+            // Their caller counts them as missing.
+            let _ = self.file().and_then(|file| file.set_len(size));
             self.open = None;
         }
         written
     }
 
+    fn file(&self) -> io::Result<&File> {
+        let closed = || io::Error::other("the file is not open");
+        self.open.as_ref().ok_or_else(closed)
+    }
+
+    /// The size of the open file. Not kept, since others may shorten it.
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.file()?.metadata()?.len())
+    }
+
     /// Whether the open file is still the one at the path.
     fn is_in_place(&self) -> bool {
-        let Some((file, _)) = &self.open else {
+        let Some(file) = &self.open else {
             return false;
         };
         let identity = |of: fs::Metadata| (of.dev(), of.ino());
@@ -92,27 +131,77 @@ impl RotatedFile {
             .mode(MODE)
             .custom_flags(NO_FOLLOW)
             .open(&self.path)?;
-        let size = file.metadata()?.len();
-        self.open = Some((file, size));
+        self.is_torn = is_torn(&self.path, &file)?;
+        self.open = Some(file);
+        self.rotate_at = self.max_size;
         Ok(())
     }
 
-    fn rotate(&mut self) -> io::Result<()> {
-        self.open = None;
-        if self.max_files == 0 {
-            fs::remove_file(&self.path)?;
-            return self.reopen();
-        }
-        for number in (1..self.max_files).rev() {
-            let (from, to) = (older(&self.path, number), older(&self.path, number + 1));
-            match fs::rename(from, to) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+    /// Begins a new file. If the present one of `size` bytes cannot be renamed, it is continued until it has grown by its maximum again.
+    fn rotate(&mut self, size: u64) -> io::Result<()> {
+        match self.set_aside() {
+            Ok(()) => {
+                self.is_stuck = false;
+                self.reopen()
+            }
+            Err(error) => {
+                self.rotate_at = size.saturating_add(self.max_size);
+                self.warn_of_size(&error);
+                Ok(())
             }
         }
-        fs::rename(&self.path, older(&self.path, 1))?;
-        self.reopen()
     }
+
+    /// Renames or removes the file.
+    fn set_aside(&self) -> io::Result<()> {
+        if self.max_files == 0 {
+            return fs::remove_file(&self.path);
+        }
+        // Only those up to the first that is missing: an attempt after one that failed must not move them further.
+        let last = (1..self.max_files).find(|number| is_absent(&older(&self.path, *number)));
+        for number in (1..last.unwrap_or(self.max_files)).rev() {
+            fs::rename(older(&self.path, number), older(&self.path, number + 1))?;
+        }
+        fs::rename(&self.path, older(&self.path, 1))
+    }
+
+    fn warn_of_size(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_stuck, true) {
+            tracing::warn!(
+                file = %self.path.display(), %error,
+                "the file cannot be renamed or removed, so it will exceed its maximum size; check the permissions of its directory"
+            );
+        }
+    }
+}
+
+/// The directory of a file.
+fn directory(path: &Path) -> &Path {
+    let parent = path.parent();
+    let named = parent.filter(|parent| !parent.as_os_str().is_empty());
+    named.unwrap_or(Path::new("."))
+}
+
+fn is_absent(path: &Path) -> bool {
+    let found = fs::symlink_metadata(path);
+    found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether the file ends within a line.
+fn is_torn(path: &Path, file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() == 0 {
+        return Ok(false);
+    }
+    // One that may be written and not be read is taken for torn: an empty line does no harm.
+    let mut last = [0];
+    let mut options = OpenOptions::new();
+    let opened = options.read(true).custom_flags(NO_FOLLOW).open(path);
+    let read = opened.and_then(|mut file| {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)
+    });
+    Ok(read.is_err() || last != *b"\n")
 }
 
 /// The path of an older file.
@@ -188,6 +277,65 @@ mod tests {
         assert_eq!(scratch.text("log").as_deref(), Some("a\nb\n"));
         let mode = fs::metadata(scratch.0.join("log")).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn lines_are_whole_or_missing_whatever_a_failed_write_has_left() {
+        let scratch = Scratch::new("torn");
+        let mut file = scratch.open(100, 1);
+        file.write(b"a\n").unwrap();
+        let lines = b"dropped\ndropped\n";
+        let full = file.append(lines, |mut file| {
+            file.write_all(&lines[..10])?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        file.write(b"b\n").unwrap();
+        assert_eq!(scratch.text("log").as_deref(), Some("a\nb\n"));
+        // Of a process that was killed.
+        fs::write(scratch.0.join("log"), "a\nhalf").unwrap();
+        scratch.open(100, 1).write(b"b\n").unwrap();
+        assert_eq!(scratch.text("log").as_deref(), Some("a\nhalf\nb\n"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_renamed_is_continued_until_it_can() {
+        let scratch = Scratch::new("stuck");
+        for (max_files, in_the_way) in [(1, "log.1"), (2, "log.2")] {
+            let in_the_way = scratch.0.join(in_the_way);
+            fs::create_dir(&in_the_way).unwrap();
+            let mut file = scratch.open(12, max_files);
+            let lines = ["line0\n", "line1\n", "line2\n", "line3\n"];
+            for line in lines {
+                file.write(line.as_bytes()).unwrap();
+            }
+            let text = scratch.text("log").unwrap();
+            assert!(text.ends_with(&lines.concat()), "{text}");
+            fs::remove_dir(&in_the_way).unwrap();
+            file.write(b"line4\n").unwrap();
+            // Soon it is tried again.
+            file.write(b"line5\n").unwrap();
+            let all = scratch.text("log.1").unwrap() + &scratch.text("log").unwrap();
+            assert!(all.ends_with("line3\nline4\nline5\n"), "{all}");
+        }
+    }
+
+    #[test]
+    fn older_files_are_not_moved_on_by_attempts_that_fail() {
+        let scratch = Scratch::new("attempts");
+        let mut file = scratch.open(10, 3);
+        for number in 0..3 {
+            file.write(format!("line{number}\n").as_bytes()).unwrap();
+        }
+        assert_eq!(scratch.names(), ["log", "log.1", "log.2"]);
+        // As after an attempt that moved the older ones and could not rename the file itself.
+        fs::rename(scratch.0.join("log.2"), scratch.0.join("log.3")).unwrap();
+        fs::rename(scratch.0.join("log.1"), scratch.0.join("log.2")).unwrap();
+        file.write(b"line3\n").unwrap();
+        let names = ["log", "log.1", "log.2", "log.3"];
+        assert_eq!(scratch.names(), names);
+        let kept = ["line3\n", "line2\n", "line1\n", "line0\n"].map(|line| Some(line.to_owned()));
+        assert_eq!(names.map(|name| scratch.text(name)), kept);
     }
 
     #[test]
