@@ -8,7 +8,7 @@ use fairgate_admission::AdmissionRecord;
 
 use super::{
     catalogue,
-    check_durations::{CheckDurations, CheckLabels, own_labels},
+    check_durations::{CheckDurations, CheckLabels},
     gateway_metrics::GatewayMetrics,
 };
 
@@ -55,21 +55,12 @@ impl AdmissionMetrics {
                 check.policy.clone(),
                 check.binding.clone(),
             ];
-            if self.durations.observe(&values, check.took) {
-                let metric = &catalogue::ADMISSION_CHECKS;
-                let labels = own_labels(metric).zip(values);
-                let checks = self.metrics.counter_of_labels(metric, labels);
-                checks.increment(1);
-            }
+            self.durations.observe(&values, check.took, 1);
         }
         for usage in &record.usage {
             let policy = [usage.policy.clone()];
-            if self.policy_durations.observe(&policy, usage.took) {
-                let metric = &catalogue::ADMISSION_COST;
-                let labels = own_labels(metric).zip(policy);
-                let costs = self.metrics.counter_of_labels(metric, labels);
-                costs.increment(usage.cost);
-            }
+            self.policy_durations
+                .observe(&policy, usage.took, usage.cost);
         }
     }
 }

@@ -100,6 +100,13 @@ impl Exposition {
         self.line(family, "_count", labels, None, count.into());
     }
 
+    /// Writes samples without the label of all samples.
+    pub(crate) fn without_common_label(&mut self, write: impl FnOnce(&mut Self)) {
+        let common = self.common.take();
+        write(self);
+        self.common = common;
+    }
+
     /// The samples of a histogram, without the label of all samples.
     pub(crate) fn own_histogram(
         &mut self,
@@ -107,9 +114,7 @@ impl Exposition {
         labels: LabelPairs<'_>,
         total: &HistogramTotal,
     ) {
-        let common = self.common.take();
-        self.histogram(family, labels, total);
-        self.common = common;
+        self.without_common_label(|text| text.histogram(family, labels, total));
     }
 
     /// The samples of a ratio over time, which counts nanoseconds.

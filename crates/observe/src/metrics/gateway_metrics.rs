@@ -362,12 +362,12 @@ impl GatewayMetrics {
         with_local_recorder(&self.recorder, || counter!(metric.name, labels))
     }
 
-    /// The histograms of the evaluations that Kubernetes counts.
+    /// The histograms and counters of the evaluations that Kubernetes counts.
     pub(crate) fn check_durations(&self) -> Arc<CheckDurations<4>> {
         Arc::clone(&self.check_durations)
     }
 
-    /// The histograms of all evaluations, by policy.
+    /// The histograms of all evaluations, and the counters of their cost, by policy.
     pub(crate) fn policy_durations(&self) -> Arc<CheckDurations<1>> {
         Arc::clone(&self.policy_durations)
     }
@@ -420,18 +420,26 @@ impl GatewayMetrics {
             if let Some(histogram) = histograms.get(metric.name) {
                 histogram.write(text);
             }
-            if metric.name == catalogue::ADMISSION_CHECK_DURATION.name {
-                self.check_durations.write(text, metric);
-            }
-            if metric.name == catalogue::ADMISSION_POLICY_DURATION.name {
-                self.policy_durations.write(text, metric);
-            }
+            self.write_of_policies(text, metric);
         }
         debug_assert!(
             samples.is_empty(),
             "not in the catalogue: {:?}",
             samples.keys()
         );
+    }
+
+    /// Writes a metric of the evaluation of policies; nothing if it is another one.
+    fn write_of_policies(&self, text: &mut Exposition, metric: &MetricDef) {
+        if metric.name == catalogue::ADMISSION_CHECKS.name {
+            self.check_durations.write_counts(text, metric);
+        } else if metric.name == catalogue::ADMISSION_CHECK_DURATION.name {
+            self.check_durations.write(text, metric);
+        } else if metric.name == catalogue::ADMISSION_COST.name {
+            self.policy_durations.write_counts(text, metric);
+        } else if metric.name == catalogue::ADMISSION_POLICY_DURATION.name {
+            self.policy_durations.write(text, metric);
+        }
     }
 }
 
