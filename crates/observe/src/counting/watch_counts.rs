@@ -65,12 +65,19 @@ impl WatchCounts {
                 let labels = [("group", group), ("resource", resource), ("user", user)];
                 text.sample(&catalogue::USER_WATCHES, &labels, count);
             };
-            let (named, rest) = resources.split_at(NAMED_RESOURCES.min(resources.len()));
-            for ((group, resource), count) in named {
-                sample(group, resource, *count);
+            let (mut named, mut rest) = (0, 0);
+            for ((group, resource), count) in resources {
+                // A client may call its resource like the rest.
+                let is_other = &**group == OTHER && &**resource == OTHER;
+                if is_other || named == NAMED_RESOURCES {
+                    rest += count;
+                } else {
+                    sample(group, resource, *count);
+                    named += 1;
+                }
             }
-            if !rest.is_empty() {
-                sample(OTHER, OTHER, total(rest));
+            if rest > 0 {
+                sample(OTHER, OTHER, rest);
             }
         }
     }
@@ -97,4 +104,38 @@ fn total(resources: &[(GroupResource, u64)]) -> u64 {
 fn resource_of(watch: &RequestDigest) -> GroupResource {
     let text = |part: &[u8]| sanitize(&readable(part), MAX_NAME).into();
     (text(watch.info.group()), text(watch.info.resource()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_that_is_called_like_the_rest_is_counted_with_it() {
+        let watches = [
+            (OTHER, OTHER, 9),
+            ("", "pods", 4),
+            ("", "nodes", 3),
+            (OTHER, "things", 2),
+            ("", "events", 1),
+        ];
+        let watches = watches.map(|(group, resource, count)| {
+            let kind: GroupResource = (group.into(), resource.into());
+            (kind, count)
+        });
+        let counts = WatchCounts(vec![("ann".into(), watches.into())]);
+        let mut text = Exposition::default();
+        counts.write(&mut text, 1);
+        let text = text.finish();
+        let samples = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("fairgate_user_watches"));
+        let expected = [
+            r#"{group="",resource="pods",user="ann"} 4"#,
+            r#"{group="",resource="nodes",user="ann"} 3"#,
+            r#"{group="other",resource="things",user="ann"} 2"#,
+            r#"{group="other",resource="other",user="ann"} 10"#,
+        ];
+        assert_eq!(samples.collect::<Vec<_>>(), expected);
+    }
 }
