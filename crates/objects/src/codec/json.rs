@@ -67,6 +67,6 @@ pub(crate) fn read(text: &[u8]) -> Result<JsonNode<'_>, SyntaxError> {
 /// # Errors
 ///
 /// As [`parse`].
-pub(super) fn read_tape(text: &[u8]) -> Result<JsonTape<'_>, SyntaxError> {
+pub(crate) fn read_tape(text: &[u8]) -> Result<JsonTape<'_>, SyntaxError> {
     scan::read(text).map(|scanned| scanned.tape)
 }

@@ -233,6 +233,11 @@ impl<'t> Source<'t> for TapeNode<'t> {
             ),
         }
     }
+
+    /// In a text with bytes that are not UTF-8, all strings count as escaped.
+    fn is_escaped(self) -> bool {
+        matches!(self.tokens.first(), Some(JsonToken::Text(Cow::Owned(_))))
+    }
 }
 
 #[cfg(test)]

@@ -3,13 +3,20 @@
 
 use serde_json::{Map, Value, json};
 
-use super::metrics::{self, MEASURED, WANTED};
+use super::{
+    ConversionError,
+    metrics::{self, MEASURED, WANTED},
+};
 use crate::{
-    codec::json::encode_part,
+    codec::{
+        json::{self as json_text, SyntaxError, encode_part},
+        tape::TapeNode,
+    },
     schema::{
         List, Struct, Type, TypePackage,
         autoscaling_v1::{HORIZONTAL_POD_AUTOSCALER_CONDITION, METRIC_SPEC, METRIC_STATUS},
-        canonical, field,
+        canonical::{self, Source as _, UnsureReading, View, decode_folded},
+        field,
     },
 };
 
@@ -60,14 +67,18 @@ static GO_POLICY: Struct = Struct::new(
     ],
 );
 
-/// Version 1 as version 2. Annotations that cannot be read have no effect.
-pub(super) fn to_v2(object: Value) -> Value {
+/// Version 1 as version 2. Annotations that a server cannot read have no effect.
+///
+/// # Errors
+///
+/// It is not known what a server reads in an annotation.
+pub(super) fn to_v2(object: Value) -> Result<Value, ConversionError> {
     let mut object = object;
     let annotations = take_annotations(&mut object);
-    let list = |name, shape| read_list(annotations.get(name)?, shape);
+    let list = |name, shape| read(&annotations, name, |text| read_list(text, shape));
 
     let spec = &mut object["spec"];
-    let mut wanted: Vec<Value> = list(METRICS, &METRIC_SPEC)
+    let mut wanted: Vec<Value> = list(METRICS, &METRIC_SPEC)?
         .unwrap_or_default()
         .iter()
         .map(|metric| metrics::to_v2(&WANTED, metric))
@@ -80,12 +91,12 @@ pub(super) fn to_v2(object: Value) -> Value {
         wanted.push(wanted_utilization(&json!(DEFAULT_UTILIZATION)));
     }
     spec["metrics"] = Value::Array(wanted);
-    if let Some(behavior) = annotations.get(BEHAVIOR).and_then(read_behavior) {
+    if let Some(behavior) = read(&annotations, BEHAVIOR, read_behavior)? {
         spec["behavior"] = behavior;
     }
 
     let status = &mut object["status"];
-    if let Some(measured) = list(CURRENT_METRICS, &METRIC_STATUS) {
+    if let Some(measured) = list(CURRENT_METRICS, &METRIC_STATUS)? {
         let measured = measured
             .iter()
             .map(|metric| metrics::to_v2(&MEASURED, metric));
@@ -95,10 +106,10 @@ pub(super) fn to_v2(object: Value) -> Value {
         let resource = json!({"name": "cpu", "current": current});
         status["currentMetrics"] = json!([{"type": "Resource", "resource": resource}]);
     }
-    if let Some(conditions) = list(CONDITIONS, &HORIZONTAL_POD_AUTOSCALER_CONDITION) {
+    if let Some(conditions) = list(CONDITIONS, &HORIZONTAL_POD_AUTOSCALER_CONDITION)? {
         status["conditions"] = Value::Array(conditions);
     }
-    object
+    Ok(object)
 }
 
 /// The metric of version 2 that is a field in version 1.
@@ -180,25 +191,42 @@ fn elements(list: &Value) -> Vec<Value> {
     list.as_array().cloned().unwrap_or_default()
 }
 
-/// The list in an annotation, if it is one of such objects.
-fn read_list(annotation: &Value, shape: &'static Struct) -> Option<Vec<Value>> {
-    match serde_json::from_str(annotation.as_str()?).ok()? {
-        Value::Null => Some(Vec::new()),
-        Value::Array(list) => {
-            let read = |one| Some(canonical::decode(shape, one).ok()?.value);
-            list.iter().map(read).collect()
-        }
-        _ => None,
+/// What is read of the JSON in an annotation; `None` if there is none, or a server cannot read it.
+fn read<T>(
+    annotations: &Map<String, Value>,
+    name: &'static str,
+    read: impl FnOnce(TapeNode<'_>) -> Result<Option<T>, UnsureReading>,
+) -> Result<Option<T>, ConversionError> {
+    let Some(text) = annotations.get(name).and_then(Value::as_str) else {
+        return Ok(None);
+    };
+    let read = match json_text::read_tape(text.as_bytes()) {
+        Ok(tape) => read(tape.root()),
+        Err(SyntaxError::TooManyObjects) => Err(UnsureReading),
+        Err(_) => Ok(None),
+    };
+    read.map_err(|UnsureReading| ConversionError::Annotation(name))
+}
+
+/// The list that a text is, if it is one of such objects.
+fn read_list(
+    text: TapeNode<'_>,
+    shape: &'static Struct,
+) -> Result<Option<Vec<Value>>, UnsureReading> {
+    match text.view() {
+        View::Null => Ok(Some(Vec::new())),
+        View::List(items) => items.map(|item| decode_folded(shape, item)).collect(),
+        _ => Ok(None),
     }
 }
 
-/// The behavior in an annotation, if there is any.
-fn read_behavior(annotation: &Value) -> Option<Value> {
-    let behavior: Value = serde_json::from_str(annotation.as_str()?).ok()?;
-    let behavior = canonical::decode(&GO_BEHAVIOR, &behavior).ok()?.value;
+/// The behavior that a text is, if it has any rules.
+fn read_behavior(text: TapeNode<'_>) -> Result<Option<Value>, UnsureReading> {
+    let behavior = decode_folded(&GO_BEHAVIOR, text)?;
     let rules = ["ScaleUp", "ScaleDown"];
-    let is_some = rules.iter().any(|rule| behavior.get(rule).is_some());
-    is_some.then(|| renamed(&behavior, char::to_ascii_lowercase))
+    let has_rules = |of: &Value| rules.iter().any(|rule| of.get(rule).is_some());
+    let behavior = behavior.filter(has_rules);
+    Ok(behavior.map(|behavior| renamed(&behavior, char::to_ascii_lowercase)))
 }
 
 /// The value with another first letter in all keys.

@@ -23,8 +23,19 @@ use serde_json::{Value, json};
 
 use crate::schema::{
     Struct, built_in,
-    canonical::{self, TypeError},
+    canonical::{self, MAX_OBJECTS, TypeError},
 };
+
+/// Why an object is not converted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConversionError {
+    /// It is not of the version that it is converted from.
+    #[error(transparent)]
+    Type(#[from] TypeError),
+    /// What a server reads in an annotation is not known here, though it may be able to read it.
+    #[error("its annotation {0} has a field twice, or more than {MAX_OBJECTS} objects")]
+    Annotation(&'static str),
+}
 
 /// How objects of one version become those of another.
 #[derive(Clone, Copy)]
@@ -37,7 +48,12 @@ pub struct BuiltInConversion {
     convert: Option<Convert>,
 }
 
-type Convert = fn(Value) -> Value;
+#[derive(Clone, Copy)]
+enum Convert {
+    Always(fn(Value) -> Value),
+    /// Some objects cannot be converted.
+    Fallible(fn(Value) -> Result<Value, ConversionError>),
+}
 
 /// One version of a kind.
 #[derive(Clone, Copy)]
@@ -75,8 +91,8 @@ const KINDS: &[(&str, &str, &[&str])] = &[
 
 /// What converts a kind of a group from one version to another; none if both have the same fields.
 fn conversion_of(group: &str, kind: &str, from: &str, to: &str) -> Option<Convert> {
-    Some(match (group, kind, from, to) {
-        (AUTOSCALING, _, "v1", "v2") => autoscalers::to_v2,
+    let convert: fn(Value) -> Value = match (group, kind, from, to) {
+        (AUTOSCALING, _, "v1", "v2") => return Some(Convert::Fallible(autoscalers::to_v2)),
         (AUTOSCALING, _, "v2", "v1") => autoscalers::to_v1,
         (RESOURCE, "ResourceClaim", "v1beta1", _) => devices::claim_of_v1beta1,
         (RESOURCE, "ResourceClaim", _, "v1beta1") => devices::claim_to_v1beta1,
@@ -85,7 +101,8 @@ fn conversion_of(group: &str, kind: &str, from: &str, to: &str) -> Option<Conver
         (RESOURCE, "ResourceSlice", "v1beta1", _) => devices::slice_of_v1beta1,
         (RESOURCE, "ResourceSlice", _, "v1beta1") => devices::slice_to_v1beta1,
         _ => return None,
-    })
+    };
+    Some(Convert::Always(convert))
 }
 
 impl VersionShape {
@@ -132,7 +149,7 @@ impl BuiltInConversion {
     fn of_events(from_core: bool) -> Option<Self> {
         let core = VersionShape::new("", "v1", "Event")?;
         let other = VersionShape::new(EVENTS, "v1", "Event")?;
-        let (from, to, convert): (_, _, Convert) = if from_core {
+        let (from, to, convert): (_, _, fn(_) -> _) = if from_core {
             (core, other, events::of_core)
         } else {
             (other, core, events::to_core)
@@ -141,7 +158,7 @@ impl BuiltInConversion {
             kind: "Event",
             from,
             to,
-            convert: Some(convert),
+            convert: Some(Convert::Always(convert)),
         })
     }
 
@@ -176,15 +193,17 @@ impl BuiltInConversion {
     ///
     /// # Errors
     ///
-    /// It is not of the version that it is converted from.
-    pub fn convert(&self, object: &Value) -> Result<Value, TypeError> {
+    /// [`ConversionError::Type`] if it is not of the version that it is converted from, [`ConversionError::Annotation`] if a server
+    /// may convert it in a way that is not known.
+    pub fn convert(&self, object: &Value) -> Result<Value, ConversionError> {
         let Self { from, convert, .. } = self;
         let object = canonical::decode_version(from.shape, from.version, object)?.value;
-        if let Some(convert) = convert {
-            self.read(&convert(object))
-        } else {
-            Ok(self.typed(object))
-        }
+        let converted = match convert {
+            Some(Convert::Always(convert)) => convert(object),
+            Some(Convert::Fallible(convert)) => convert(object)?,
+            None => return Ok(self.typed(object)),
+        };
+        Ok(self.read(&converted)?)
     }
 
     /// An object that is of the other version already, in canonical form.

@@ -5,8 +5,10 @@ use std::{collections::BTreeMap, io::Read as _};
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
-use super::{BuiltInConversion, KINDS};
+use super::{BuiltInConversion, ConversionError, KINDS};
 use crate::{
+    codec::json::MAX_DEPTH,
+    deep_documents::on_half_of_the_stack,
     defaults,
     schema::{MapType, Struct, Type, canonical},
 };
@@ -164,4 +166,55 @@ fn what_is_of_another_type_is_not_converted() {
     ] {
         assert!(BuiltInConversion::between(from, to).is_none());
     }
+}
+
+const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
+const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+
+/// An autoscaler of version 1 with an annotation, in version 2.
+fn in_v2(annotation: &str, text: &str) -> Result<Value, ConversionError> {
+    let [v1, v2] = ["v1", "v2"].map(|version| ["autoscaling", version, "HorizontalPodAutoscaler"]);
+    let scaler =
+        json!({"metadata": {"annotations": {annotation: text}}, "spec": {"maxReplicas": 3}});
+    BuiltInConversion::between(v1, v2).unwrap().convert(&scaler)
+}
+
+/// What Go makes of a field that is given twice depends on how it grows slices, so a client could choose what is not seen.
+#[test]
+fn autoscalers_with_annotations_that_a_server_may_read_otherwise_are_not_converted() {
+    let many = format!("[{}{{}}]", "{},".repeat(canonical::MAX_OBJECTS));
+    let unsure: [(&'static str, &str); 7] = [
+        (METRICS, r#"[{"type":"Pods","type":"External"}]"#),
+        (METRICS, r#"[{"type":"Pods","Type":"External"}]"#),
+        (
+            METRICS,
+            r#"[{},{"pods":{"metricName":"m"},"pod\u017f":null}]"#,
+        ),
+        (METRICS, r#"[{"TYPE":"Pods","Type":"External"}]"#),
+        (METRICS, &many),
+        (
+            BEHAVIOR,
+            r#"{"scaleDown":{"Policies":[{"Value":1}],"policies":[{}]}}"#,
+        ),
+        (BEHAVIOR, r#"{"scaleDown":{},"x":{},"ScaleDown":null}"#),
+    ];
+    for (annotation, text) in unsure {
+        let read = in_v2(annotation, text);
+        assert_eq!(read, Err(ConversionError::Annotation(annotation)), "{text}");
+    }
+    // It has no effect, whatever else it has.
+    let read = in_v2(METRICS, r#"[{"type":"Pods","type":1}]"#).unwrap();
+    assert_eq!(read["spec"]["metrics"][0]["resource"]["name"], "cpu");
+}
+
+#[test]
+fn annotations_of_autoscalers_nest_as_deep_as_a_server_reads_them() {
+    on_half_of_the_stack(|| {
+        for (levels, metric) in [(MAX_DEPTH, "Pods"), (MAX_DEPTH + 1, "Resource")] {
+            let [open, close] = ["[", "]"].map(|bracket| bracket.repeat(levels - 2));
+            let text = format!(r#"[{{"type":"Pods","x":{open}{close}}}]"#);
+            let read = in_v2(METRICS, &text).unwrap();
+            assert_eq!(read["spec"]["metrics"][0]["type"], metric, "{levels}");
+        }
+    });
 }

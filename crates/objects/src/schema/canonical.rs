@@ -11,6 +11,7 @@
 //! Not here: reading bytes ([`crate::codec`]), defaults of a kind, validation.
 
 mod complete;
+mod folded;
 mod go_types;
 pub(crate) mod number;
 mod plain;
@@ -32,6 +33,7 @@ use fairgate_gotext::{
     quantity::{self, QuantityError},
     time::{self, TimeError},
 };
+pub(crate) use folded::{UnsureReading, decode_folded};
 
 /// The maximum number of objects that one decoding creates.
 ///
@@ -60,6 +62,11 @@ pub trait Source<'a>: Copy {
 
     /// Itself, as plain JSON.
     fn to_value(self) -> Value;
+
+    /// Whether it is a string that is known to have escapes.
+    fn is_escaped(self) -> bool {
+        false
+    }
 }
 
 /// What a [`Source`] is.
@@ -219,6 +226,10 @@ struct Decoder<'v> {
     /// The way to what is being decoded.
     path: Vec<PathStep<'v>>,
     objects: usize,
+    /// Whether keys match fields as in `encoding/json`; see [`folded`].
+    folds_keys: bool,
+    /// Whether a field was given twice.
+    repeats_field: bool,
 }
 
 /// A step of the way to a value.
@@ -243,12 +254,15 @@ impl<'v> Decoder<'v> {
         if self.objects > MAX_OBJECTS {
             return Err(TypeError::TooManyObjects);
         }
-        let is_top = self.path.is_empty();
+        let is_top = self.path.is_empty() && !self.folds_keys;
         let is_new = into.is_empty();
         let unread = self.unread.of(shape);
         let mut seen: SmallVec<[usize; 16]> = SmallVec::new();
         for (key, node) in members {
-            let at = shape.fields.iter().position(|field| field.name == key);
+            let mut at = shape.fields.iter().position(|field| field.name == key);
+            if at.is_none() && self.folds_keys {
+                at = folded::folded_field(shape, key);
+            }
             let (number, name, ty, pointer) = if let Some(at) = at {
                 let field = &shape.fields[at];
                 (at, field.name, &field.ty, field.presence.is_pointer())
@@ -260,6 +274,7 @@ impl<'v> Decoder<'v> {
             };
             let is_repeated = seen.contains(&number);
             if is_repeated {
+                self.repeats_field = true;
                 self.problem("duplicate", key);
             } else {
                 seen.push(number);
@@ -317,7 +332,7 @@ impl<'v> Decoder<'v> {
                 let bytes: Vec<u8> = numbers.collect();
                 Some(Value::from(STANDARD.encode(bytes)))
             }
-            (Type::Quantity, View::Text(text)) => {
+            (Type::Quantity, View::Text(text)) if !(self.folds_keys && node.is_escaped()) => {
                 Some(Value::from(quantity::canonical(text.trim())?))
             }
             (Type::Quantity, View::Number(text)) => Some(Value::from(quantity::canonical(&text)?)),
