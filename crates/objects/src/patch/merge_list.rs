@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
-use super::PatchError;
+use super::{PatchError, stable_sort};
 use crate::go::{PlainList, PlainMap, PlainText, type_name_as_text};
 
 /// How the items of a list are identified.
@@ -294,27 +294,20 @@ pub(super) fn arrange(
 }
 
 /// Sorts items by their place, as upstream does: there, one without a place counts as less than any
-/// other and any other as less than it, so the result for a short list depends on the steps of an
-/// insertion sort. Only a patch that sets an empty order leads to that.
+/// other and any other as less than it, so the result depends on the steps of Go's sort. Only a patch
+/// that sets an empty order leads to that.
 fn sort_others(items: Vec<(Option<usize>, Value)>) -> Vec<(Option<usize>, Value)> {
-    /// Up to this length Go sorts stably by insertion.
-    const SHORT: usize = 20;
     let mut sorted = items;
-    if sorted.len() > SHORT || sorted.iter().all(|(was, _)| was.is_some()) {
-        sorted.sort_by_key(|(was, _)| was.unwrap_or(usize::MAX));
+    if sorted.iter().all(|(was, _)| was.is_some()) {
+        sorted.sort_by_key(|(was, _)| *was);
         return sorted;
     }
-    for end in 1..sorted.len() {
-        let less = |one: Option<usize>, other: Option<usize>| match (one, other) {
-            (Some(one), Some(other)) => one < other,
-            _ => true,
-        };
-        let moved = sorted[..end].iter().rev();
-        let moved = moved
-            .take_while(|(was, _)| less(sorted[end].0, *was))
-            .count();
-        sorted[end - moved..=end].rotate_right(1);
-    }
+    stable_sort::sort(
+        &mut sorted,
+        &|(one, _): &(Option<usize>, Value), (other, _): &(Option<usize>, Value)| {
+            one.is_none_or(|one| other.is_none_or(|other| one < other))
+        },
+    );
     sorted
 }
 

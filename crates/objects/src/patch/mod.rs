@@ -16,6 +16,7 @@ mod document;
 mod json_patch;
 mod merge_list;
 mod merge_patch;
+mod stable_sort;
 mod strategic;
 
 use std::borrow::Cow;
