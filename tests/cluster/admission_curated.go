@@ -403,10 +403,20 @@ func evaluatedVersions(j *evaluation) {
 	j.end(in("judged.example.com/v1:things"))
 }
 
+const memoryMetrics = `[{\"type\":\"Resource\",\"resource\":{\"name\":\"memory\",\"targetAverageValue\":\"1024Mi\"}}]`
+
+// otherMetrics are what a server reads in its own way in place of memoryMetrics.
+var otherMetrics = []string{
+	`[{\"type\":\"Resource\",\"resource\":{\"name\":\"cpu\",\"targetAverageUtilization\":1}}]`,
+	`[1]`,
+	`[{\"TYPE\":\"Resource\",\"Resource\":{\"NAME\":\"memory\",\"targetaverageutilization\":1}}]`,
+	`[{\"type\":\"Resource\",\"resource\":{\"name\":\"memory\",\"targetAverageUtilization\":1},\"x\":\"\\ud800\"}]`,
+}
+
 // autoscalers are documents in both versions: version 1 has in annotations what only version 2 has in fields.
 var autoscalers = map[string]string{
 	"v1": `{"apiVersion":"autoscaling/v1","kind":"HorizontalPodAutoscaler","metadata":{"name":"%s","labels":{"s":"@all"},"annotations":{"a":"b",` +
-		`"autoscaling.alpha.kubernetes.io/metrics":"[{\"type\":\"Resource\",\"resource\":{\"name\":\"memory\",\"targetAverageValue\":\"1024Mi\"}}]"}},` +
+		`"autoscaling.alpha.kubernetes.io/metrics":"` + memoryMetrics + `"}},` +
 		`"spec":{"maxReplicas":3,"targetCPUUtilizationPercentage":55,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"}}}`,
 	"v2": `{"apiVersion":"autoscaling/v2","kind":"HorizontalPodAutoscaler","metadata":{"name":"%s","labels":{"s":"@all"}},` +
 		`"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"x"},` +
@@ -439,6 +449,11 @@ func evaluatedAutoscalers(j *evaluation) {
 			j.post(all, of(document, "@h", shown))
 			j.inProtobuf("POST", all, of(document, "@h", shown))
 			j.apply(all+"/@h", "me", of(document, "@h", shown))
+			for _, metrics := range otherMetrics {
+				if asked == "v1" {
+					j.post(all, of(strings.Replace(document, memoryMetrics, metrics, 1), "@h", shown))
+				}
+			}
 			j.post(all, of(document, own))
 			j.patch(all+"/"+own, mergePatch, `{"metadata":{"labels":{"show":"yes"}}}`)
 			j.patch(all+"/"+own, strategic, `{"metadata":{"labels":{"show":"yes"}},"spec":{"minReplicas":2}}`)

@@ -257,7 +257,7 @@ impl RequestEvaluator {
         if !job.share.take_decoded(bytes) {
             return Err(EvaluationFailure::NoRoom);
         }
-        let to = kind.clone();
+        let (to, metrics) = (kind.clone(), job.facts.metrics.clone());
         let convert = move || {
             let [object, old_object] = objects;
             let converted = |object: Arc<_>| conversion.convert(&object, &to);
@@ -265,7 +265,11 @@ impl RequestEvaluator {
                 Some(stored) => Some(conversion.read(stored)),
                 None => old_object.map(converted),
             };
-            let object = object.map(converted).transpose()?;
+            let mut object = object.map(converted).transpose()?;
+            // An autoscaler of version 1 is converted to version 2 alone.
+            if let (Some(object), Some(metrics)) = (&mut object, metrics) {
+                object["spec"]["metrics"] = metrics;
+            }
             Ok([object, old_object.transpose()?].map(|one| one.map(Arc::new)))
         };
         let objects = if bytes > LARGE {

@@ -46,6 +46,8 @@ pub(crate) struct WriteFacts {
     pub(crate) served: Option<Arc<ServedResource>>,
     /// What the server would say of the body before it asks its policies.
     pub(crate) findings: BodyFindings,
+    /// The metrics of an autoscaler of version 1 in version 2, where the object does not show all of them.
+    pub(crate) metrics: Option<Value>,
 }
 
 impl WriteFacts {
@@ -71,6 +73,7 @@ impl WriteFacts {
             options: None,
             served,
             findings: BodyFindings::default(),
+            metrics: None,
         }
     }
 

@@ -197,6 +197,62 @@ fn the_old_object_is_the_stored_one_where_the_version_of_the_request_lacks_somet
     });
 }
 
+#[test]
+fn autoscalers_are_evaluated_as_a_server_reads_their_annotations() {
+    const CPU: &str =
+        r#"{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":1}}"#;
+    World::run(|| async {
+        let path = "/apis/autoscaling/v1/namespaces/ns/horizontalpodautoscalers";
+        let scaler = |metrics: &str| {
+            json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "h", "annotations": {"autoscaling.alpha.kubernetes.io/metrics": metrics}},
+                "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 80, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}})
+        };
+        let world = World::new(AdmissionMode::Enforce);
+        for (version, expression, metrics, code) in [
+            (
+                "v1",
+                "object.spec.targetCPUUtilizationPercentage >= 50",
+                format!("[{CPU}]"),
+                422,
+            ),
+            (
+                "v1",
+                "object.spec.targetCPUUtilizationPercentage >= 50",
+                format!("[{CPU}"),
+                200,
+            ),
+            // Version 1 does not show the second of these.
+            (
+                "v2",
+                "object.spec.metrics.size() == 2 && object.spec.metrics[0].resource.target.averageUtilization == 1 && \
+              object.spec.metrics[1].resource.target.averageUtilization == 80",
+                format!("[{CPU}]"),
+                200,
+            ),
+            (
+                "v2",
+                "object.spec.metrics.all(m, m.type == 'Resource')",
+                r#"[{"Type":"External","x":"\ud800"}]"#.to_owned(),
+                422,
+            ),
+            (
+                "v1",
+                "true",
+                r#"[{"type":"Pods","Type":"External"}]"#.to_owned(),
+                400,
+            ),
+        ] {
+            let mut one = policy("p", "autoscaling horizontalpodautoscalers", expression);
+            one["spec"]["matchConstraints"]["resourceRules"][0]["apiVersions"] = json!([version]);
+            one["spec"]["failurePolicy"] = json!("Ignore");
+            world.enforce(&[one]);
+            let got = world.json("POST", path, &scaler(&metrics)).await;
+            assert_eq!(got.code, code, "{version} {metrics}: {got:?}");
+        }
+    });
+}
+
 const UNKNOWN: &str = "/apis/x.io/v4/namespaces/ns/gadgets";
 
 /// A world with a policy about `v1` alone, whose objects can be converted.

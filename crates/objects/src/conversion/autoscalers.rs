@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    ConversionError,
+    AUTOSCALING, BuiltInConversion, ConversionError,
     metrics::{self, MEASURED, WANTED},
 };
 use crate::{
@@ -24,6 +24,10 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+/// The annotations of version 1 that have what is in the specification of version 2.
+pub const SPEC_ANNOTATIONS: [&str; 2] = [METRICS, BEHAVIOR];
+/// Those that have what is in the status of version 2.
+pub const STATUS_ANNOTATIONS: [&str; 2] = [CURRENT_METRICS, CONDITIONS];
 /// No version uses the last two.
 const ANNOTATIONS: [&str; 6] = [
     METRICS,
@@ -66,6 +70,54 @@ static GO_POLICY: Struct = Struct::new(
         field("PeriodSeconds", 0, Type::Int32).always(),
     ],
 );
+
+/// An autoscaler of version 1 as a server shows it, which reads it into a form that has the fields of version 2.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownAutoscaler {
+    /// In version 1, in canonical form.
+    pub object: Value,
+    /// The metrics in version 2, unless [`object`](Self::object) is converted to the same: version 1 shows one metric of the
+    /// utilization of processors, and not its place among the others.
+    pub metrics: Option<Value>,
+}
+
+impl ShownAutoscaler {
+    /// What a server shows of an object that it was sent.
+    ///
+    /// Costs time and memory linear in the size of the object.
+    ///
+    /// # Errors
+    ///
+    /// As [`BuiltInConversion::convert`] to version 2.
+    #[expect(clippy::missing_panics_doc, reason = "both versions are known")]
+    pub fn of(object: &Value) -> Result<Self, ConversionError> {
+        let between = |from, to| {
+            let kind = |version| [AUTOSCALING, version, "HorizontalPodAutoscaler"];
+            BuiltInConversion::between(kind(from), kind(to)).expect("both versions are known")
+        };
+        let to_v2 = between("v1", "v2");
+        let mut read = to_v2.convert(object)?;
+        let object = between("v2", "v1").convert(&read)?;
+        let again = to_v2.convert(&object)?;
+        let metrics = read["spec"]["metrics"].take();
+        let is_lost = again["spec"]["metrics"] != metrics;
+        Ok(Self {
+            object,
+            metrics: is_lost.then_some(metrics),
+        })
+    }
+}
+
+/// Removes the annotations that a server removes from an autoscaler of version 2, which has fields for them.
+pub fn remove_annotations(object: &mut Value) {
+    take_annotations(object);
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        let annotations = metadata.get("annotations").and_then(Value::as_object);
+        if annotations.is_some_and(Map::is_empty) {
+            metadata.remove("annotations");
+        }
+    }
+}
 
 /// Version 1 as version 2. Annotations that a server cannot read have no effect.
 ///

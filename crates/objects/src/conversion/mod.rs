@@ -10,7 +10,7 @@
 //! Source: the files `conversion.go` and `zz_generated.conversion.go` in Kubernetes `pkg/apis`, those of `resource/v1beta1` and
 //! `autoscaling/v1` above all.
 
-mod autoscalers;
+pub mod autoscalers;
 mod devices;
 mod events;
 mod metrics;

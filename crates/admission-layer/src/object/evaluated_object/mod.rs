@@ -11,6 +11,7 @@
 //! Not here: defaults (`fairgate_objects::defaults`), fields of features that are off, and what mutating admission changes. Policies
 //! with `fidelity: dryRun` see these.
 
+mod autoscalers;
 mod changes;
 mod creation;
 mod derived;
@@ -22,15 +23,27 @@ mod table;
 mod two_names;
 mod update;
 
+use fairgate_objects::conversion::ConversionError;
 use fairgate_objects::custom::CustomSchema;
 use fairgate_objects::schema::built_in_kinds;
 use serde_json::{Map, Value, json};
 
 use crate::{request::facts::WriteFacts, request::write_request::WriteVerb};
 pub(crate) use creation::Fresh;
-pub(crate) use derived::TooManyRequirements;
+use derived::TooManyRequirements;
 use ownership::Owner;
 use table::{BUILT_IN, CreatedStatus, Posted, ResourceStrategy, Taken};
+
+/// Why it is not known what a server makes of a body. The request is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum StrategyError {
+    /// The body asks for more than is made of one.
+    #[error(transparent)]
+    Requirements(#[from] TooManyRequirements),
+    /// A client chooses what an autoscaler has in annotations, so no failure policy ignores this.
+    #[error("the gateway cannot tell how a server reads this autoscaler: {0}")]
+    Autoscaler(#[from] ConversionError),
+}
 
 /// How the server makes the object of a write out of its body.
 #[derive(Clone, Copy, Debug)]
@@ -122,16 +135,17 @@ impl WriteStrategy {
     ///
     /// # Errors
     ///
-    /// The body asks for more than is made of one.
+    /// [`StrategyError`].
     pub(crate) fn apply(
         &self,
         object: &mut Value,
         old: Option<&Value>,
-        facts: &WriteFacts,
+        facts: &mut WriteFacts,
         fresh: &Fresh,
         owner: Option<(&str, Option<&CustomSchema>)>,
-    ) -> Result<(), TooManyRequirements> {
+    ) -> Result<(), StrategyError> {
         two_names::unite(object, &facts.group, &facts.resource);
+        autoscalers::read(object, facts)?;
         replaced::replace(object, facts);
         if old.is_none() && self.wipes(facts) {
             creation::wipe(object);
@@ -164,6 +178,7 @@ impl WriteStrategy {
             },
             (Self::Subresource(taken), Some(old)) => taken.update(object, old, fresh),
         }
+        autoscalers::keep_annotations(object, old, facts);
         if let Some(noted) = noted {
             ownership::set(object, noted);
         }

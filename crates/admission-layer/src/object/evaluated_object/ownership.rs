@@ -283,7 +283,7 @@ mod tests {
         };
         let mut object = object.clone();
         let strategy = strategy(&facts, true).unwrap();
-        let applied = strategy.apply(&mut object, old, &facts, &fresh, Some(("me", None)));
+        let applied = strategy.apply(&mut object, old, &mut facts, &fresh, Some(("me", None)));
         assert_eq!(applied, Ok(()));
         let entries = object["metadata"]["managedFields"].take();
         (object, entries)

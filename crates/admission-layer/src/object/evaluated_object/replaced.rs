@@ -1,8 +1,9 @@
 //! Values that a server replaces when it reads an object, whatever the request.
 //!
-//! Source: Kubernetes `pkg/apis/core/v1/conversion.go` (`Convert_v1_Pod_To_core_Pod`), `pkg/apis/apps/v1/conversion.go`
-//! (`Convert_apps_StatefulSetSpec_To_v1_StatefulSetSpec`, `Convert_apps_DaemonSet_To_v1_DaemonSet`) and
-//! `pkg/apis/autoscaling/v1/conversion.go` (`Convert_v1_HorizontalPodAutoscaler_To_autoscaling_HorizontalPodAutoscaler`).
+//! Source: Kubernetes `pkg/apis/core/v1/conversion.go` (`Convert_v1_Pod_To_core_Pod`) and `pkg/apis/apps/v1/conversion.go`
+//! (`Convert_apps_StatefulSetSpec_To_v1_StatefulSetSpec`, `Convert_apps_DaemonSet_To_v1_DaemonSet`).
+//!
+//! Not here: autoscalers (`autoscalers`).
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,6 @@ pub(super) fn replace(object: &mut Value, facts: &WriteFacts) {
     match (kind.group, kind.kind) {
         ("", "Pod") => grace_period(object),
         ("apps", "DaemonSet") => template_generation(object),
-        ("autoscaling", "HorizontalPodAutoscaler") if kind.version == "v1" => utilization(object),
         _ => {}
     }
 }
@@ -25,24 +25,6 @@ fn template_generation(set: &mut Value) {
     let sent = changes::template_generation(set).and_then(Value::as_str);
     if sent.is_none_or(str::is_empty) {
         changes::set_template_generation(set, Some(json!("0")));
-    }
-}
-
-/// Without any metrics, pods shall use this part of the processor time that they request, in percent.
-fn utilization(scaler: &mut Value) {
-    /// The metrics that version v1 has no field for.
-    const METRICS: &str = "/metadata/annotations/autoscaling.alpha.kubernetes.io~1metrics";
-    let metrics = scaler.pointer(METRICS).and_then(Value::as_str);
-    let metrics: Option<Vec<Value>> = metrics.and_then(|text| serde_json::from_str(text).ok());
-    let has_metrics = metrics.is_some_and(|metrics| !metrics.is_empty());
-    if let Some(Value::Object(spec)) = scaler.get_mut("spec")
-        && !has_metrics
-    {
-        let target = spec.entry("targetCPUUtilizationPercentage");
-        let target = target.or_insert(Value::Null);
-        if target.is_null() {
-            *target = json!(80);
-        }
     }
 }
 
