@@ -34,6 +34,7 @@ pub use body_end::{BodyEnd, BodyError};
 pub use client_body::{
     ClientBody, UnreadBodyHandler,
     body_progress::BodyProgress,
+    read_ahead::ReadAhead,
     read_ahead_budget::{ReadAheadBudget, ReadAheadMeter},
     stream_windows::StreamWindows,
 };

@@ -31,7 +31,7 @@ use fairgate_apihttp::{
     status_error::StatusError,
 };
 use fairgate_base::{clock::Clock, tasks};
-use fairgate_call::{Call, ClientBody, Refusal, Reply, RequestContext, RequestProgress};
+use fairgate_call::{Call, ClientBody, ReadAhead, Refusal, Reply, RequestContext, RequestProgress};
 use fairgate_core::digest::User;
 use fairgate_disruption::procedure::{
     machine::EvictionResult, precheck::is_certain, refusal::EvictionRefusal,
@@ -378,24 +378,48 @@ fn timed_out(output: Output) -> EvictionEnd {
 /// Reads a body, and returns what was read, and whether that is all. Of a body that is too long, a part
 /// remains unread.
 async fn read(body: &mut ClientBody) -> Result<(Vec<Bytes>, bool), Refusal> {
-    let mut read = Vec::new();
-    let mut length = 0;
+    let mut read = ReadAhead::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Refusal::ClientGone)?;
         if let Ok(data) = frame.into_data() {
-            length += data.len();
-            read.push(data);
+            let is_last = body.has_arrived() && body.ahead_bytes() == 0;
+            read.push(data, is_last);
         }
-        if length > MAX_BODY {
-            return Ok((read, false));
+        if read.bytes() > MAX_BODY {
+            return Ok((read.into_chunks().collect(), false));
         }
     }
-    Ok((read, true))
+    Ok((read.into_chunks().collect(), true))
 }
 
 fn joined(read: &[Bytes]) -> Bytes {
     match read {
         [only] => only.clone(),
         many => many.concat().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_read_of_small_pieces_holds_none_of_their_buffers() {
+        let buffers = vec![b'x'; 1000].into_iter();
+        let buffers: Vec<_> = buffers.map(|byte| Bytes::from(vec![byte; 8192])).collect();
+        let mut body = ClientBody::empty();
+        body.put_back(buffers.iter().map(|buffer| buffer.slice(..1)));
+        let (pieces, is_whole) = read(&mut body).await.unwrap();
+        let held = buffers.iter().filter(|buffer| !buffer.is_unique()).count();
+        assert_eq!(held, 0, "buffers of 8 KiB are held for one byte each");
+        assert!(is_whole);
+        assert_eq!(joined(&pieces), vec![b'x'; 1000]);
+    }
+
+    #[tokio::test]
+    async fn a_body_of_one_piece_is_not_copied() {
+        let data = Bytes::from(vec![b'x'; 100]);
+        let (pieces, _) = read(&mut ClientBody::full(data.clone())).await.unwrap();
+        assert_eq!(joined(&pieces).as_ptr(), data.as_ptr());
     }
 }

@@ -12,7 +12,7 @@
 //! Trailers are dropped: they could add a header field to a request after its authentication.
 
 pub(crate) mod body_progress;
-mod read_ahead;
+pub(crate) mod read_ahead;
 pub(crate) mod read_ahead_budget;
 pub(crate) mod stream_windows;
 
@@ -311,7 +311,10 @@ impl ClientBody {
     }
 
     /// Puts back chunks that were read from it, in the order in which they were read.
-    pub fn put_back(&mut self, read: Vec<Bytes>) {
+    pub fn put_back(
+        &mut self,
+        read: impl IntoIterator<Item = Bytes, IntoIter: DoubleEndedIterator>,
+    ) {
         for data in read.into_iter().rev() {
             self.take(data.len());
             self.ahead.put_back(data);

@@ -1,4 +1,4 @@
-//! What was read of a body before it is wanted.
+//! What was read of a body and is kept: before it is wanted, or in case it is wanted again.
 //!
 //! A large chunk is kept as it came, small ones are joined: a client that sends single bytes would otherwise make each of them
 //! take many times its length, and hold the buffer that it arrived in.
@@ -10,9 +10,10 @@ use bytes::Bytes;
 /// Chunks from this length on are kept as they came.
 const LARGE_CHUNK: usize = 2 << 10;
 
-/// The beginning of a body, as chunks.
+/// The beginning of a body, as chunks. It takes little more memory than it has bytes, however small the pieces are in which
+/// they arrive. A body of one chunk costs no copy and no allocation.
 #[derive(Debug, Default)]
-pub(super) struct ReadAhead {
+pub struct ReadAhead {
     /// The first chunk, so that a body of one chunk needs no memory for a list. Empty: there are no large chunks.
     first: Bytes,
     /// The following ones.
@@ -31,12 +32,12 @@ impl ReadAhead {
     }
 
     /// How many bytes there are.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds a chunk; `is_last` is whether it completes the body.
-    pub(super) fn push(&mut self, data: Bytes, is_last: bool) {
+    /// Adds a chunk; `is_last` is whether it completes the body. A chunk below 2 KiB is copied, unless it is the only one.
+    pub fn push(&mut self, data: Bytes, is_last: bool) {
         let is_only = is_last && self.bytes == 0;
         if data.len() >= LARGE_CHUNK || is_only {
             self.push_whole(data);
@@ -90,6 +91,13 @@ impl ReadAhead {
         Some(data)
     }
 
+    /// The chunks, in order.
+    pub fn into_chunks(mut self) -> impl DoubleEndedIterator<Item = Bytes> {
+        self.end_joined();
+        let first = (!self.first.is_empty()).then_some(self.first);
+        first.into_iter().chain(self.chunks)
+    }
+
     fn end_joined(&mut self) {
         if !self.joined.is_empty() {
             let joined = mem::take(&mut self.joined);
@@ -135,6 +143,14 @@ mod tests {
             ]
         );
         assert_eq!(all[2].as_ptr(), large.as_ptr());
+        let mut ahead = ReadAhead::default();
+        for data in &all {
+            ahead.push(data.clone(), false);
+        }
+        let whole = ["firstab".into(), large, "c".into()];
+        assert_eq!(ahead.into_chunks().collect::<Vec<_>>(), whole);
+        assert_eq!(ReadAhead::default().into_chunks().count(), 0);
+        let mut ahead = ReadAhead::default();
         let small = Bytes::from(vec![b's'; 3]);
         ahead.push(small.clone(), true);
         assert_eq!(

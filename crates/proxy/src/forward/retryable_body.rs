@@ -14,7 +14,9 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use fairgate_call::{BodyError, ClientBody, RequestContext, ResetTurn, UpstreamConnection};
+use fairgate_call::{
+    BodyError, ClientBody, ReadAhead, RequestContext, ResetTurn, UpstreamConnection,
+};
 
 /// How many bytes of a body that was sent are kept in case it has to be sent again. Objects are rarely larger.
 const MOST_KEPT: usize = 32 << 10;
@@ -26,8 +28,7 @@ pub(super) struct BodyRecovery(Option<Rc<Inner>>);
 struct Inner {
     back: Cell<Option<ClientBody>>,
     /// What was read of it; `None` once it is too large to be kept.
-    read: RefCell<Option<Vec<Bytes>>>,
-    read_bytes: Cell<usize>,
+    read: RefCell<Option<ReadAhead>>,
     client_failure: Cell<Option<ClientFailure>>,
 }
 
@@ -44,24 +45,22 @@ impl Default for Inner {
     fn default() -> Self {
         Self {
             back: Cell::default(),
-            read: RefCell::new(Some(Vec::new())),
-            read_bytes: Cell::default(),
+            read: RefCell::new(Some(ReadAhead::default())),
             client_failure: Cell::default(),
         }
     }
 }
 
 impl Inner {
-    /// Keeps what was read, as long as it is small.
-    fn keep(&self, data: &Bytes) {
-        let bytes = self.read_bytes.get() + data.len();
-        self.read_bytes.set(bytes);
+    /// Keeps what was read, as long as it is small; `is_last` is whether `data` completes the body.
+    fn keep(&self, data: &Bytes, is_last: bool) {
         let mut read = self.read.borrow_mut();
-        if bytes > MOST_KEPT {
+        let Some(kept) = &mut *read else { return };
+        if kept.bytes() + data.len() > MOST_KEPT {
             // Frees what was kept, and marks that there is no way back.
             *read = None;
-        } else if let Some(read) = &mut *read {
-            read.push(data.clone());
+        } else {
+            kept.push(data.clone(), is_last);
         }
     }
 }
@@ -93,7 +92,7 @@ impl BodyRecovery {
                 // First of all: what is left of such a body is not the body that the client meant.
                 (Some(failure), ..) => RecoveredBody::ClientFailed(failure),
                 (None, Some(mut body), Some(read)) => {
-                    body.put_back(read);
+                    body.put_back(read.into_chunks());
                     RecoveredBody::Whole(body)
                 }
                 _ => RecoveredBody::Spent,
@@ -189,12 +188,12 @@ impl Body for RetryableBody {
         let Some(body) = &mut this.body else {
             return Poll::Ready(None);
         };
-        let frame = ready!(Pin::new(body).poll_frame(cx));
+        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
         match frame {
             Some(Ok(frame)) => {
                 let data = frame.data_ref();
                 if let (BodyRecovery(Some(inner)), Some(data)) = (&this.recovery, data) {
-                    inner.keep(data);
+                    inner.keep(data, body.is_end_stream());
                 }
                 let bytes = data.map_or(0, Bytes::len) as u64;
                 let seen = &this.context.trace.request_bytes;
@@ -225,5 +224,50 @@ impl Drop for RetryableBody {
         if let BodyRecovery(Some(inner)) = &self.recovery {
             inner.back.set(self.body.take());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairgate_call::ClientBody;
+    use http::Method;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// Sends a body, and recovers it.
+    async fn recovered(body: ClientBody) -> ClientBody {
+        let context = Rc::new(RequestContext::new(Method::POST, None, 0));
+        let recovery = BodyRecovery::of(&body);
+        let mut sent = RetryableBody::new(body, recovery.clone(), context, None);
+        while let Some(frame) = sent.frame().await {
+            drop(frame.unwrap());
+        }
+        drop(sent);
+        match recovery.recover() {
+            RecoveredBody::Whole(body) => body,
+            RecoveredBody::Spent | RecoveredBody::ClientFailed(_) => panic!("it is lost"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_kept_of_small_pieces_holds_none_of_their_buffers() {
+        let buffers = vec![b'x'; 1000].into_iter();
+        let buffers: Vec<_> = buffers.map(|byte| Bytes::from(vec![byte; 8192])).collect();
+        let mut body = ClientBody::empty();
+        body.put_back(buffers.iter().map(|buffer| buffer.slice(..1)));
+        let again = recovered(body).await;
+        let held = buffers.iter().filter(|buffer| !buffer.is_unique()).count();
+        assert_eq!(held, 0, "buffers of 8 KiB are held for one byte each");
+        let again = again.collect().await.unwrap().to_bytes();
+        assert_eq!(again, vec![b'x'; 1000]);
+    }
+
+    #[tokio::test]
+    async fn a_body_of_one_piece_is_not_copied() {
+        let data = Bytes::from(vec![b'x'; 100]);
+        let again = recovered(ClientBody::full(data.clone())).await;
+        let again = again.collect().await.unwrap().to_bytes();
+        assert_eq!(again.as_ptr(), data.as_ptr());
     }
 }
