@@ -93,6 +93,8 @@ impl SecureAdmin {
                 unfinished_head_bytes: main.unfinished_head_bytes.min(MAX_UNFINISHED_HEAD_BYTES),
                 handshake_timeout: main.handshake_timeout.min(MAX_HANDSHAKE_TIME),
                 head_timeout: main.head_timeout.min(MAX_HEAD_TIME),
+                // Its responses are in memory, profiles among them.
+                pause_timeout: main.stall_timeout,
                 ..main.clone()
             },
             rules,

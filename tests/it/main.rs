@@ -44,6 +44,7 @@ mod outages;
 mod overlay;
 mod panics;
 mod parking;
+mod pauses;
 mod policy_names;
 mod policy_test;
 mod pooling;

@@ -212,9 +212,11 @@ pub struct TimeoutsConfig {
     pub idle: Duration,
     /// A request from its arrival to its response; a quarter of it is the longest wait in a queue.
     pub request: Duration,
-    /// The gap between two bytes of the body of a request or response that is not long-running.
+    /// The gap between two bytes of the body of a request or response that is not long-running, and the time for which the client of
+    /// a watch may not read.
     pub body_idle: Duration,
-    /// The gap between two bytes of an upgraded connection.
+    /// The gap between two bytes of an upgraded connection, and the time for which the client of a long-running request that is not a
+    /// watch may not read.
     pub tunnel_idle: Duration,
     /// Connecting to the upstream, TLS included.
     pub upstream_connect: Duration,

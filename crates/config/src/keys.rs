@@ -523,9 +523,11 @@ keys! {
     /// A request waits in a queue for at most a quarter of it. Watches and other long-running requests have no
     /// such limit.
     "timeouts.request": "60s" in "1ms" to "24h", reload;
-    /// The longest pause between two bytes of a request or response body, except for long-running requests.
+    /// The longest pause between two bytes of a request or response body, except for long-running requests. Also the longest time for
+    /// which a client may leave data unread that is ready for it; for a watch, too: its client can watch again.
     "timeouts.bodyIdle": "60s" in "1ms" to "24h";
-    /// The longest pause between two bytes of an upgraded connection (exec, port-forward).
+    /// The longest pause between two bytes of an upgraded connection (exec, port-forward). Also the longest time, at least bodyIdle, for
+    /// which the client of a long-running request other than a watch (such as a log) may leave data unread.
     "timeouts.tunnelIdle": "4h" in "1ms" to "24h";
     /// Connecting to the upstream, including TLS.
     "timeouts.upstreamConnect": "5s" in "1ms" to "24h";

@@ -179,6 +179,7 @@ pub(super) fn serve(
         head_timeout: timeouts.header_read,
         idle_timeout: timeouts.idle,
         stall_timeout: timeouts.body_idle,
+        pause_timeout: timeouts.tunnel_idle.max(timeouts.body_idle),
         drain: DrainSettings {
             delay: config.drain.delay,
             limit: config.drain.grace,

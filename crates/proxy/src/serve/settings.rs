@@ -42,6 +42,8 @@ pub struct ServeSettings {
     pub park_after: Duration,
     /// How long a client may leave data unread that is ready for it: 60 s.
     pub stall_timeout: Duration,
+    /// The same for tunnels, logs and other long-running requests except watches, which users pause: 4 h.
+    pub pause_timeout: Duration,
     /// How long an HTTP/2 client may be silent before a `PING` is sent: 30 s.
     pub keep_alive_interval: Duration,
     /// How long the reply to the `PING` may take: 15 s.
@@ -91,6 +93,7 @@ impl Default for ServeSettings {
             idle_timeout: Duration::from_secs(120),
             park_after: Duration::from_secs(5),
             stall_timeout: Duration::from_secs(60),
+            pause_timeout: Duration::from_secs(4 * 3600),
             keep_alive_interval: Duration::from_secs(30),
             keep_alive_timeout: Duration::from_secs(15),
             read_ahead_bytes: 64 << 20,

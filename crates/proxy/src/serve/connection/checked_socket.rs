@@ -10,10 +10,7 @@ use std::{
     future::Future,
     io::{self, IoSlice},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -23,6 +20,7 @@ use tokio::{
     time::Sleep,
 };
 
+use super::stall_limits::{StallLimits, WriteState};
 use crate::serve::{
     client_connections::{CountedConnection, ParkedConnection},
     wire::http1::Http1Reader,
@@ -46,10 +44,9 @@ pub(super) enum HttpReader {
 pub(crate) struct CheckedSocket {
     socket: Socket,
     reader: HttpReader,
-    stall_timeout: Duration,
+    stall_limits: StallLimits,
     stall_timer: Option<Pin<Box<Sleep>>>,
-    /// Whether a write is pending, or the connection is being closed. Atomic only because hyper wants connections that could become tunnels to be `Send`.
-    is_writing: Arc<AtomicBool>,
+    writes: Arc<WriteState>,
     /// While the connection is being closed: when it is closed at the latest.
     closing: Option<Pin<Box<Sleep>>>,
     /// How many bytes may still be discarded.
@@ -61,8 +58,8 @@ impl CheckedSocket {
     pub(super) fn new(
         socket: Socket,
         reader: HttpReader,
-        stall_timeout: Duration,
-        is_writing: Arc<AtomicBool>,
+        stall_limits: StallLimits,
+        writes: Arc<WriteState>,
         counted: CountedConnection,
     ) -> Self {
         Self {
@@ -72,9 +69,9 @@ impl CheckedSocket {
                 HttpReader::Http2(_) => LINGER_BYTES,
             },
             reader,
-            stall_timeout,
+            stall_limits,
             stall_timer: None,
-            is_writing,
+            writes,
             closing: None,
             counted,
         }
@@ -98,12 +95,12 @@ impl CheckedSocket {
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             if self.stall_timer.take().is_some() {
-                self.is_writing.store(false, Ordering::Relaxed);
+                self.writes.set_writing(false);
             }
             return written;
         }
-        self.is_writing.store(true, Ordering::Relaxed);
-        let limit = self.stall_timeout;
+        self.writes.set_writing(true);
+        let limit = self.stall_limits.limit(self.writes.may_pause());
         let timer = self
             .stall_timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
@@ -203,12 +200,98 @@ impl AsyncWrite for CheckedSocket {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         // A connection that is being closed is not idle: it would be parked.
-        this.is_writing.store(true, Ordering::Relaxed);
+        this.writes.set_writing(true);
         if this.closing.is_none() {
             let shut = Pin::new(&mut this.socket).poll_shutdown(cx);
             ready!(this.unless_stalled(cx, shut))?;
             this.closing = Some(Box::pin(tokio::time::sleep(LINGER)));
         }
         this.poll_linger(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use fairgate_base::clock::Clock;
+    use tokio::{
+        io::AsyncReadExt as _,
+        net::{TcpListener, TcpStream},
+        time::{Instant, advance},
+    };
+
+    use super::*;
+    use crate::serve::{
+        client_connections::ClientConnections,
+        settings::ServeSettings,
+        wire::{defence::Defence, head_limits::HeadLimits},
+    };
+
+    const ORDINARY: Duration = Duration::from_secs(60);
+    const PAUSE: Duration = Duration::from_secs(4 * 3600);
+
+    /// A connection over HTTP/1 whose client reads nothing, and the client.
+    async fn connection(may_pause: bool) -> (CheckedSocket, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, accepted) = tokio::join!(connecting, listener.accept());
+        let (stream, from) = accepted.unwrap();
+        stream.writable().await.unwrap();
+        let settings = ServeSettings {
+            stall_timeout: ORDINARY,
+            pause_timeout: PAUSE,
+            ..ServeSettings::default()
+        };
+        let limits = HeadLimits {
+            bytes: 8192,
+            timeout: ORDINARY,
+        };
+        let defence = Defence::new(8192, Clock::system());
+        let reader = Http1Reader::new(Arc::default(), defence, from, limits, b"");
+        let connections = ClientConnections::new(1, None);
+        let counted = CountedConnection::new(connections, Arc::default(), from.ip()).unwrap();
+        let writes = Arc::<WriteState>::default();
+        writes.set_may_pause(may_pause);
+        let (socket, reader) = (Socket::Plain(stream), HttpReader::Http1(reader));
+        let limits = StallLimits::of(&settings);
+        let socket = CheckedSocket::new(socket, reader, limits, writes, counted);
+        (socket, client.unwrap())
+    }
+
+    /// Writes as much as there is room for, for some time. Returns how many bytes that were, and the error that ended it.
+    async fn write_for(time: Duration, socket: &mut CheckedSocket) -> (usize, Option<io::Error>) {
+        let data = vec![b'x'; 64 << 10];
+        let (mut written, end) = (0, Instant::now() + time);
+        loop {
+            let write =
+                poll_fn(|cx| Poll::Ready(Pin::new(&mut *socket).poll_write(cx, &data))).await;
+            match write {
+                Poll::Ready(Ok(bytes)) => written += bytes,
+                Poll::Ready(Err(error)) => return (written, Some(error)),
+                Poll::Pending if Instant::now() >= end => return (written, None),
+                Poll::Pending => advance(Duration::from_secs(30)).await,
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_may_pause_gets_everything_after_a_long_pause() {
+        let (mut socket, mut client) = connection(true).await;
+        let (written, error) = write_for(PAUSE / 2, &mut socket).await;
+        assert!(error.is_none(), "{error:?}");
+        let mut read = vec![0; written];
+        client.read_exact(&mut read).await.unwrap();
+        assert!(read.iter().all(|byte| *byte == b'x'));
+        let (more, error) = write_for(PAUSE * 2, &mut socket).await;
+        assert!(more > 0);
+        assert_eq!(error.unwrap().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn any_other_client_that_does_not_read_is_cut_off_soon() {
+        let (mut socket, _client) = connection(false).await;
+        let (_, error) = write_for(ORDINARY * 10, &mut socket).await;
+        assert_eq!(error.unwrap().kind(), io::ErrorKind::TimedOut);
     }
 }

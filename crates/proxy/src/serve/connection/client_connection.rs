@@ -3,15 +3,14 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 use hyper::body::Incoming;
 
-use super::{premature_resets::PrematureResets, unread_bodies::UnreadBodies};
+use super::{
+    premature_resets::PrematureResets, stall_limits::WriteState, unread_bodies::UnreadBodies,
+};
 use crate::serve::{wire::frame_credits::FrameCredits, wire::message_state::MessageState};
 use fairgate_call::{Peer, RequestContext, ResetLimits, UnreadBodyHandler};
 use fairgate_core::time::Time;
@@ -35,8 +34,8 @@ pub(super) struct ClientConnection {
     pub(super) total: Cell<u64>,
     /// When the last request ended, or the connection began.
     pub(super) idle_since: Cell<Time>,
-    /// Whether a write waits for the client to read, whose request may have ended before, or the connection is being closed.
-    pub(super) is_writing: Arc<AtomicBool>,
+    /// What waits for the client to read.
+    pub(super) writes: Arc<WriteState>,
     /// Requests that the client reset before they got a response, on HTTP/2.
     pub(super) premature: PrematureResets,
 }
@@ -54,7 +53,7 @@ impl ClientConnection {
             active: Cell::new(0),
             total: Cell::new(0),
             idle_since: Cell::new(now),
-            is_writing: Arc::default(),
+            writes: Arc::default(),
             premature: PrematureResets::new(resets),
         }
     }
@@ -66,9 +65,9 @@ impl ClientConnection {
         self.active.get() == 0 && !self.is_writing()
     }
 
-    /// Whether a write waits for the client to read.
+    /// Whether a write waits for the client to read, whose request may have ended before, or the connection is being closed.
     pub(super) fn is_writing(&self) -> bool {
-        self.is_writing.load(Ordering::Relaxed)
+        self.writes.is_writing()
     }
 
     /// Whether no byte of another request has arrived on an HTTP/1 connection since the last one.

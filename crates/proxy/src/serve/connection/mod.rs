@@ -15,6 +15,7 @@ mod lent_socket;
 mod premature_resets;
 mod request_future;
 mod shared_socket;
+mod stall_limits;
 mod stream_executor;
 mod unread_bodies;
 
@@ -40,6 +41,7 @@ use self::{
     driving::{DriveEnd, drive, drive_until_idle, ends_within},
     http1_connection::serve_http1,
     shared_socket::SharedSocket,
+    stall_limits::StallLimits,
     stream_executor::StreamExecutor,
 };
 use super::{
@@ -110,9 +112,9 @@ pub(super) async fn serve<S>(
         core.clock.turn(),
     ));
     let reader = reader(&core, &connection, opened.first);
-    let stall_timeout = core.settings.stall_timeout;
-    let is_writing = Arc::clone(&connection.is_writing);
-    let socket = CheckedSocket::new(opened.socket, reader, stall_timeout, is_writing, counted);
+    let limits = StallLimits::of(&core.settings);
+    let writes = Arc::clone(&connection.writes);
+    let socket = CheckedSocket::new(opened.socket, reader, limits, writes, counted);
     let service = ConnectionService::new(core.clone(), connection.clone(), stack);
     let client_disconnected = ClientDisconnect::new(&hangup, &connection);
     if http2 {
@@ -236,7 +238,7 @@ async fn serve_streams<S>(
     S::Future: 'static,
 {
     let settings = &core.settings;
-    let executor = StreamExecutor::new(Rc::clone(requests), settings.stall_timeout);
+    let executor = StreamExecutor::new(Rc::clone(requests), StallLimits::of(settings));
     let mut connection = pin!(
         http2::Builder::new(executor)
             .timer(TokioTimer::new())

@@ -14,7 +14,10 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 
-use super::{client_connection::ClientConnection, held_tail::HeldTail, unread_bodies::SendReply};
+use super::{
+    client_connection::ClientConnection, held_tail::HeldTail, stall_limits::may_pause,
+    unread_bodies::SendReply,
+};
 use crate::serve::{
     drain::{DrainPhase, WatchEnder},
     serve_context::ServeContext,
@@ -189,12 +192,18 @@ impl ActiveRequest {
             let ender = WatchEnder::new(self.core.phase.subscribe(), spread, &self.core.watches);
             reply.body_mut().hold(Box::new(ender));
         }
-        reply.body_mut().count_in(context);
-        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
-            if let Some(messages) = &self.connection.messages {
+        let is_tunnel = reply.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(messages) = &self.connection.messages {
+            if is_tunnel || may_pause(context.kind.get()) {
+                self.connection.writes.set_may_pause(true);
+            }
+            if is_tunnel {
                 messages.becomes_a_tunnel();
             }
-        } else if version < Version::HTTP_2 && self.core.phase.get() >= DrainPhase::Stopping {
+        }
+        reply.body_mut().count_in(context);
+        if !is_tunnel && version < Version::HTTP_2 && self.core.phase.get() >= DrainPhase::Stopping
+        {
             close_connection(reply);
         }
     }

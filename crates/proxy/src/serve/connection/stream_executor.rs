@@ -2,7 +2,7 @@
 //!
 //! A client can keep the window of a stream closed for ever, and so hold the resources of its reply: its seat and
 //! its upstream connection. hyper has no time limit for that. The task of a stream is therefore watched: if data of the
-//! reply was handed to hyper, and hyper does not poll for more within the time limit, the task is dropped,
+//! reply was handed to hyper, and hyper does not poll for more within the time limit (`stall_limits`), the task is dropped,
 //! which resets the stream. The other streams continue.
 //!
 //! hyper's executor is given an opaque future and does not say which request it is for. But hyper calls the
@@ -14,29 +14,27 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
-use super::client_connection::ClientConnection;
+use super::{
+    client_connection::ClientConnection,
+    stall_limits::{StallLimits, may_pause},
+};
 use fairgate_call::{BodyActivity, RequestContext};
 
 /// Spawns the tasks of one connection's streams on the current thread.
 #[derive(Clone)]
 pub(super) struct StreamExecutor {
     connection: Rc<ClientConnection>,
-    /// How long a client may leave data unread that is ready for it.
-    stall_timeout: Duration,
+    limits: StallLimits,
 }
 
 impl StreamExecutor {
-    pub(super) fn new(connection: Rc<ClientConnection>, stall_timeout: Duration) -> Self {
-        Self {
-            connection,
-            stall_timeout,
-        }
+    pub(super) fn new(connection: Rc<ClientConnection>, limits: StallLimits) -> Self {
+        Self { connection, limits }
     }
 }
 
@@ -53,7 +51,7 @@ where
         fairgate_base::turns::spawn_local(StreamTask {
             task,
             request,
-            limit: self.stall_timeout,
+            limits: self.limits,
             stalled: None,
             timer: None,
         });
@@ -65,7 +63,7 @@ pin_project! {
         #[pin]
         task: F,
         request: Option<Rc<RequestContext>>,
-        limit: Duration,
+        limits: StallLimits,
         // When the client will have stalled for too long, while it has data to read.
         stalled: Option<Instant>,
         timer: Option<Pin<Box<Sleep>>>,
@@ -80,20 +78,17 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
         if this.task.poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        let activity = this
-            .request
-            .as_ref()
-            .map_or(BodyActivity::NotPolled, |request| {
-                request.reply_activity.take()
-            });
-        match activity {
-            BodyActivity::NotPolled => {}
-            BodyActivity::Pending => *this.stalled = None,
-            BodyActivity::Data => {
-                let sleep = tokio::time::sleep(*this.limit);
-                *this.stalled = Some(sleep.deadline());
-                if this.timer.is_none() {
-                    *this.timer = Some(Box::pin(sleep));
+        if let Some(request) = this.request {
+            match request.reply_activity.take() {
+                BodyActivity::NotPolled => {}
+                BodyActivity::Pending => *this.stalled = None,
+                BodyActivity::Data => {
+                    let limit = this.limits.limit(may_pause(request.kind.get()));
+                    let sleep = tokio::time::sleep(limit);
+                    *this.stalled = Some(sleep.deadline());
+                    if this.timer.is_none() {
+                        *this.timer = Some(Box::pin(sleep));
+                    }
                 }
             }
         }
@@ -108,5 +103,45 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
             return Poll::Ready(());
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fairgate_call::RequestKind;
+    use http::Method;
+
+    use super::*;
+    use crate::serve::settings::ServeSettings;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_clients_that_may_pause_are_not_cut_off_soon() {
+        let settings = ServeSettings {
+            stall_timeout: Duration::from_secs(60),
+            pause_timeout: Duration::from_secs(4 * 3600),
+            ..ServeSettings::default()
+        };
+        for (kind, limit) in [
+            (RequestKind::Read, settings.stall_timeout),
+            (RequestKind::Watch, settings.stall_timeout),
+            (RequestKind::LongRunning, settings.pause_timeout),
+        ] {
+            let request = Rc::new(RequestContext::new(Method::GET, None, 0));
+            request.kind.set(kind);
+            request.reply_activity.set(BodyActivity::Data);
+            let stream = StreamTask {
+                task: std::future::pending(),
+                request: Some(request),
+                limits: StallLimits::of(&settings),
+                stalled: None,
+                timer: None,
+            };
+            let begun = Instant::now();
+            stream.await;
+            // To the millisecond: a timer of tokio is no finer.
+            assert_eq!(begun.elapsed().as_secs(), limit.as_secs(), "{kind:?}");
+        }
     }
 }
