@@ -16,7 +16,7 @@ use crate::{
         response_room::ResponseRoom,
     },
     namespaces::Namespaces,
-    objects::object_writer::ObjectWriter,
+    objects::{heavy_work::HeavyWork, object_writer::ObjectWriter},
     ownership::ServedSubresource,
     param_rights::ParamRights,
     reviews,
@@ -38,11 +38,12 @@ use fairgate_base::{
     clock::Clock,
 };
 use fairgate_call::{ResponseMemory, ResponseShare};
-use fairgate_core::digest::Verb;
+use fairgate_core::digest::{User, Verb};
 use fairgate_objects::{codec::FieldValidation, kind::Kind, metadata, object::Object};
 use fairgate_store::Store;
 use fairgate_upstream::access_review::Attributes;
 use http::{Method, StatusCode};
+use tokio::runtime::Handle;
 
 /// Decoding a body of more bytes than this takes milliseconds.
 const LARGE_BODY: usize = 32 << 10;
@@ -136,7 +137,7 @@ impl Hosted {
             ),
             merged_documents: MergedDocuments::default(),
             state: ApiState {
-                initial_events: kinds.iter().map(|_| AtomicU64::new(0)).collect(),
+                initial_events: kinds.iter().map(|_| Arc::default()).collect(),
                 quota_refusals: kinds.iter().map(|_| AtomicU64::new(0)).collect(),
                 quotas: settings.quotas,
                 store: settings.store,
@@ -260,7 +261,7 @@ impl Hosted {
         }
         key.push_str(&place.name);
         let limit = match verb {
-            // Its objects are sent one by one.
+            // Its objects are decoded one by one, after the head of the response.
             Verb::Watch => return false,
             // Of all objects of the kind only as many are looked at as a list may have that is not heavy.
             Verb::List | Verb::DeleteCollection => LONG_LIST,
@@ -274,6 +275,16 @@ impl Hosted {
     /// Waits for a turn to serve a [heavy](Self::is_heavy) request. Users take turns.
     pub(crate) async fn heavy_turn(&self, request: &ApiRequest) -> Option<HeavyTurn> {
         self.heavy.of(&request.user().name, 1).await
+    }
+
+    /// Where the watches of `user` have large objects decoded: what is heavy takes turns, and the memory is that for responses.
+    pub(crate) fn heavy_work(&self, user: Arc<User>, control: Handle) -> HeavyWork {
+        HeavyWork {
+            user,
+            turns: self.heavy.clone(),
+            responses: Arc::clone(&self.responses),
+            control,
+        }
     }
 
     /// The gateway's own metrics as text; `None` while it starts or if they cannot be rendered.

@@ -37,7 +37,7 @@ use fairgate_base::{account::ByteShare, clock::Clock, tasks, turns};
 use fairgate_call::{
     BodyError, Call, ClientBody, PassingOrBoxed, Refusal, Reply, ReplyBody, ResponseShare,
 };
-use fairgate_core::digest::{normalized_path, readable};
+use fairgate_core::digest::{User, normalized_path, readable};
 use fairgate_store::FanOut;
 
 /// How often a request is served again for which there was no room in memory: until then other responses may take what there
@@ -221,6 +221,7 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     let mut request = ApiRequest::of_last(&mut call);
     let audit_id = HeaderValue::from_str(&Uuid::from_u128(call.context.id).to_string()).ok();
     request.audit_id.clone_from(&audit_id);
+    let user = Arc::clone(&request.digest.user);
     let work = shared.work(request, body);
     let mut response = match deadline {
         None => work.await?,
@@ -232,7 +233,7 @@ async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
     if let Some(id) = audit_id {
         response.headers.insert(AUDIT_ID, id);
     }
-    Ok(shared.reply(response))
+    Ok(shared.reply(response, user))
 }
 
 fn timed_out() -> HostedResponse {
@@ -319,13 +320,14 @@ impl Shared {
         Ok(served.response)
     }
 
-    fn reply(&self, response: HostedResponse) -> Reply {
+    fn reply(&self, response: HostedResponse, user: Arc<User>) -> Reply {
         let body = match response.body {
             HostedBody::Full(bytes) => ReplyBody::made(bytes, response.memory),
             HostedBody::Stream(mut stream) => {
                 if let Some(fan_out) = self.fan_out() {
                     stream.follow(fan_out);
                 }
+                stream.do_heavy_work_by(self.hosted.heavy_work(user, self.control.clone()));
                 ReplyBody::boxed(WatchBody::new(*stream, self.clock.clone()))
             }
         };

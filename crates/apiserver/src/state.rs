@@ -32,7 +32,7 @@ pub(crate) struct ApiState {
     /// Checks whether the authors of policies may read their params.
     pub(crate) param_rights: ParamRights,
     /// Objects that were sent at the beginning of watches, by the position of their kind in `kinds`.
-    pub(crate) initial_events: Box<[AtomicU64]>,
+    pub(crate) initial_events: Box<[Arc<AtomicU64>]>,
     /// The quotas of objects.
     pub(crate) quotas: HostedQuota,
     /// Writes that a quota refused, by the position of their kind in `kinds`.
@@ -40,12 +40,13 @@ pub(crate) struct ApiState {
 }
 
 impl ApiState {
-    /// Counts the objects that a watch begins with.
-    pub(crate) fn count_initial_events(&self, kind: &Kind, objects: usize) {
-        let kinds = self.kinds.iter().zip(&self.initial_events);
-        for (_, count) in kinds.filter(|(other, _)| other.is_same_resource(kind)) {
-            count.fetch_add(objects as u64, Ordering::Relaxed);
-        }
+    /// What counts the objects that watches of a kind begin with.
+    pub(crate) fn initial_events_of(&self, kind: &Kind) -> Arc<AtomicU64> {
+        let mut kinds = self.kinds.iter().zip(&self.initial_events);
+        let of_kind = kinds.find(|(other, _)| other.is_same_resource(kind));
+        of_kind
+            .map(|(_, count)| Arc::clone(count))
+            .unwrap_or_default()
     }
 
     /// Counts a write that a quota refused.

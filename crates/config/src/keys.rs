@@ -480,7 +480,7 @@ keys! {
     "limits.spoolPerAnswer": "1Mi" in "0" to "1Gi", reload;
     /// The same for all such responses together. Users share it: a user may hold at most as many bytes as are still free, so alone half of it.
     "limits.spoolTotal": "64Mi" in "0" to "1Ti", reload;
-    /// Memory for the responses that the gateway makes itself: lists and objects of the hosted API, merged documents, dumps. A
+    /// Memory for the responses that the gateway makes itself: lists and objects of the hosted API, large objects in watches, merged documents, dumps. A
     /// response is charged to its user from its encoding until the client has read it. A user may hold at most as many bytes as are still free,
     /// and one response that is longer than that at a time. A request for which there is no room waits for 15 s at most, in the turn of its user, and then gets 429.
     /// Responses that are read more slowly than minReadRate, or for 30 s, are given up for a user who has less. 1Mi to 1Ti.

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::client::soon;
 
+const BUDGETS: &str = "/apis/policy/v1/namespaces/a/poddisruptionbudgets";
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
 /// The head of the response to a request that announces a body of 3 MiB and sends nothing of it.
@@ -167,19 +168,12 @@ async fn short_calls_are_served_while_others_take_long() {
 
 #[tokio::test]
 async fn short_calls_are_served_while_a_large_object_is_patched_and_read() {
-    const BUDGETS: &str = "/apis/policy/v1/namespaces/a/poddisruptionbudgets";
     const CALLS: usize = 12;
 
     let home = Home::new();
     let server = home.start().await;
     let api = server.root().await;
-    let terms = (0..8000).map(|at| json!({"key": format!("k{at}"), "operator": "DoesNotExist"}));
-    let terms: Vec<_> = terms.collect();
-    let budget = json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "large"},
-        "spec": {"minAvailable": 1, "selector": {"matchExpressions": terms}},
-    });
-    api.post(BUDGETS, &budget).await.object();
+    api.post(BUDGETS, &large_budget("large")).await.object();
     let most = most_answered(&server, 4 * CALLS, |api, round| async move {
         let large = format!("{BUDGETS}/large");
         for number in 0..CALLS / 3 {
@@ -195,6 +189,43 @@ async fn short_calls_are_served_while_a_large_object_is_patched_and_read() {
     // If it waited for the thread that decodes the object, it would be told once or twice for each call.
     let most = most.await;
     assert!(most >= 4 * CALLS, "{most} short calls");
+}
+
+/// A budget that takes many milliseconds to decode.
+fn large_budget(name: &str) -> Value {
+    let terms = (0..8000).map(|at| json!({"key": format!("k{at}"), "operator": "DoesNotExist"}));
+    let terms: Vec<_> = terms.collect();
+    json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name},
+        "spec": {"minAvailable": 1, "selector": {"matchExpressions": terms}},
+    })
+}
+
+#[tokio::test]
+async fn short_calls_are_served_while_watches_begin_with_large_objects() {
+    const OBJECTS: usize = 12;
+    const WATCHES: usize = 8;
+
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    for number in 0..OBJECTS {
+        let budget = large_budget(&format!("large-{number}"));
+        api.post(BUDGETS, &budget).await.object();
+    }
+    // No object has the label of the second kind of watch: it sends nothing until all were decoded.
+    for query in ["", "&labelSelector=no%3Dsuch"] {
+        let most = most_answered(&server, 4 * WATCHES, move |api, _| async move {
+            let target = format!("{BUDGETS}?watch=1&allowWatchBookmarks=true{query}");
+            for _ in 0..WATCHES {
+                let mut watch = api.watch(&target).await;
+                while watch.event().await.0 != "BOOKMARK" {}
+            }
+        });
+        // If it waited for the thread that decodes the objects, it would be told once or twice for each watch.
+        let most = most.await;
+        assert!(most >= 4 * WATCHES, "{query}: {most} short calls");
+    }
 }
 
 /// The most short calls of another user that were answered during one of the rounds of `long` calls, one round after the other,

@@ -78,6 +78,29 @@ async fn lists_that_are_not_read_take_a_part_of_the_memory_and_others_get_theirs
 }
 
 #[tokio::test]
+async fn watches_that_are_not_read_have_one_large_object_each_in_memory_and_are_charged_for_it() {
+    const WATCHES: u32 = 30;
+    const OBJECT: f64 = 200_000.0;
+    let home = Home::new();
+    let server = Server::start(home.config_with("limits: {responseBudget: 16Mi}\n")).await;
+    server.settled().await;
+    fill(&server, 40).await;
+    let mut open = Vec::new();
+    for _ in 0..WATCHES {
+        open.push(unread(&server, "root", &format!("{SCHEMAS}?watch=1")).await);
+    }
+    // A connection takes some of them until its buffers are full.
+    until(async || held(&server).await.0 >= f64::from(WATCHES) * OBJECT).await;
+    let (_, most) = held(&server).await;
+    assert!(most < f64::from(WATCHES) * 2.0 * OBJECT, "{most}");
+    let other = server.as_user("reader").await;
+    let listed = other.get(&format!("{SCHEMAS}?limit=20")).await;
+    assert_eq!(listed.status, 200, "{}", listed.text());
+    drop(open);
+    until(async || held(&server).await.0 == 0.0).await;
+}
+
+#[tokio::test]
 async fn a_list_longer_than_the_memory_is_sent_whole_if_nothing_else_is_in_it() {
     let home = Home::new();
     let server = Server::start(home.config_with("limits: {responseBudget: 1Mi}\n")).await;

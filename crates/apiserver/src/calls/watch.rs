@@ -1,6 +1,6 @@
 //! Watches: their start and duration. See [`crate::objects::watch_stream`] for the events that they send.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{CallContext, HostedResponse, StatusError, store_fault};
 use crate::{
@@ -12,7 +12,6 @@ use fairgate_apihttp::{
     negotiate::Media,
     random,
 };
-use fairgate_objects::object::Object;
 use fairgate_store::{ReadRevision, StoreError};
 
 /// The duration of a watch without `timeoutSeconds` is random, between this and twice as long.
@@ -94,23 +93,24 @@ impl CallContext<'_> {
             let newest = newest.map_err(|error| store_fault(&error))?;
             self.wait_for(newest).await?;
         }
+        if options.timeout_seconds < 0 {
+            // It ends before its first event.
+            let watch = store
+                .watch(&self.prefix(), store.cached_revision())
+                .map_err(|error| watch_fault(&error))?;
+            return Ok(WatchStart::Live { watch });
+        }
         let page = store
             .list(&self.prefix(), None, None, ReadRevision::Cached)
             .await;
         let page = page.map_err(|error| store_fault(&error))?;
-        let mut objects: VecDeque<Arc<Object>> = VecDeque::new();
-        for entry in &page.entries {
-            let object = self.decode(entry)?;
-            if options.select(object.stored()) {
-                objects.push_back(object);
-            }
-        }
-        self.state.count_initial_events(self.kind, objects.len());
         let watch = store
             .watch(&self.prefix(), page.revision)
             .map_err(|error| watch_fault(&error))?;
         Ok(WatchStart::Initial {
-            objects,
+            // They are decoded when they are sent: decoded, they take many times as much memory.
+            objects: page.entries.into(),
+            sent: self.state.initial_events_of(self.kind),
             revision: page.revision,
             watch,
         })

@@ -3,35 +3,41 @@
 //! The connection that sends the bytes polls it; there is no task and no queue. Changes are read from the
 //! history of the store, which all watches share, and so is the JSON of every object: a thousand watches of
 //! one kind encode a change once.
+//!
+//! Objects are decoded one by one, when their turn has come to be sent: a watch that nobody reads has none of them decoded. A
+//! large one is decoded and encoded elsewhere ([`HeavyWork`]).
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
-use serde_json::json;
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    task::yield_now,
+    time::{Instant, sleep_until},
+};
 
-use super::object_writer::ObjectWriter;
+use super::{
+    heavy_work::HeavyWork, object_writer::ObjectWriter, stored, watch_events::EventWriter,
+};
 use fairgate_apihttp::{
-    list_parameters::ListParameters,
-    negotiate::{Media, Representation},
-    status_error::StatusError,
+    list_parameters::ListParameters, negotiate::Representation, status_error::StatusError,
 };
 use fairgate_base::clock::Clock;
-use fairgate_objects::{
-    codec, metadata,
-    object::Object,
-    schema::{canonical, meta_v1::STATUS},
-};
+use fairgate_call::ResponseShare;
 use fairgate_store::{FanOut, FollowedWatch, StoreEntry, StoreError, StoreEvent, Watch};
 
 /// The interval of bookmarks while nothing changes.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// How long before the end the last bookmark is sent.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// The approximate number of bytes sent at once.
+/// The approximate number of bytes sent at once, and of bytes of objects looked at in one turn.
 const BATCH: usize = 64 << 10;
-/// The annotation of the bookmark that ends the initial events.
-const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// How a watch begins.
 #[derive(Debug)]
@@ -44,7 +50,9 @@ pub enum WatchStart {
     /// With the present objects.
     Initial {
         /// The objects that are still to be sent.
-        objects: VecDeque<Arc<Object>>,
+        objects: VecDeque<Arc<StoreEntry>>,
+        /// Counts those that are sent.
+        sent: Arc<AtomicU64>,
         /// The revision at which the objects were listed.
         revision: u64,
         /// The changes after that revision.
@@ -57,9 +65,11 @@ pub enum WatchStart {
 /// A running watch.
 #[derive(Debug)]
 pub struct WatchStream {
-    writer: ObjectWriter,
-    options: ListParameters,
-    initial: VecDeque<Arc<Object>>,
+    events: Arc<EventWriter>,
+    /// The present objects that were not looked at yet.
+    initial: VecDeque<Arc<StoreEntry>>,
+    /// Counts those that were sent.
+    initial_sent: Option<Arc<AtomicU64>>,
     /// The revision of the bookmark that ends the initial events, until it was sent.
     initial_end: Option<u64>,
     changes: Option<Changes>,
@@ -69,6 +79,10 @@ pub struct WatchStream {
     times: Option<Times>,
     /// Whether an object was sent: the first table of a watch has the column definitions.
     head_sent: bool,
+    /// Where large objects are decoded; `None`: here.
+    heavy: Option<HeavyWork>,
+    /// The room of the large event that was sent last. The connection has it in memory until it asks for the next one.
+    sent: Option<ResponseShare>,
 }
 
 /// Where the changes of a watch come from.
@@ -114,28 +128,6 @@ enum Wakeup {
     End,
 }
 
-/// The type of a watch event.
-#[derive(Clone, Copy)]
-enum Change {
-    Added,
-    Modified,
-    Deleted,
-    Bookmark,
-    Error,
-}
-
-impl Change {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Added => "ADDED",
-            Self::Modified => "MODIFIED",
-            Self::Deleted => "DELETED",
-            Self::Bookmark => "BOOKMARK",
-            Self::Error => "ERROR",
-        }
-    }
-}
-
 impl WatchStream {
     /// A watch that ends `duration` after it is polled first.
     pub fn new(
@@ -145,28 +137,32 @@ impl WatchStream {
         duration: Duration,
     ) -> Self {
         let mut stream = Self {
-            writer,
-            options,
+            events: Arc::new(EventWriter { writer, options }),
             initial: VecDeque::new(),
+            initial_sent: None,
             initial_end: None,
             changes: None,
             failed: None,
             duration,
             times: None,
             head_sent: false,
+            heavy: None,
+            sent: None,
         };
         match start {
             WatchStart::Live { watch } => stream.changes = Some(Changes::Own(watch)),
             WatchStart::Initial {
                 objects,
+                sent,
                 revision,
                 watch,
             } => {
                 stream.initial = objects;
+                stream.initial_sent = Some(sent);
                 // Only for clients that requested initial events and accept bookmarks.
-                stream.initial_end = (stream.options.initial_events == Some(true)
-                    && stream.options.bookmarks)
-                    .then_some(revision);
+                let options = &stream.events.options;
+                let is_marked = options.initial_events == Some(true) && options.bookmarks;
+                stream.initial_end = is_marked.then_some(revision);
                 stream.changes = Some(Changes::Own(watch));
             }
             WatchStart::Failed(error) => stream.failed = Some(error),
@@ -182,16 +178,22 @@ impl WatchStream {
         };
     }
 
+    /// Does what takes long elsewhere from now on.
+    pub(crate) fn do_heavy_work_by(&mut self, heavy: HeavyWork) {
+        self.heavy = Some(heavy);
+    }
+
     /// The next bytes; `None` at the end. Cancel-safe.
     pub async fn next(&mut self, clock: &Clock) -> Option<Bytes> {
+        self.sent = None;
         let times = self.times(clock);
         let (end, bookmark) = (times.end, times.bookmark.min(times.last_bookmark));
         if let Some(error) = self.failed.take() {
             self.changes = None;
             self.initial.clear();
-            return Some(self.error(&error));
+            return Some(self.events.error(&error));
         }
-        if let Some(bytes) = self.initial_bytes() {
+        if let Some(bytes) = self.initial_bytes().await {
             return self.unless_list(bytes);
         }
         loop {
@@ -200,7 +202,7 @@ impl WatchStream {
                 biased;
                 () = sleep_until(end) => Wakeup::End,
                 events = changes.next() => Wakeup::Events(events),
-                () = sleep_until(bookmark), if self.options.bookmarks => Wakeup::Bookmark,
+                () = sleep_until(bookmark), if self.events.options.bookmarks => Wakeup::Bookmark,
             };
             match wakeup {
                 Wakeup::End => {
@@ -214,14 +216,14 @@ impl WatchStream {
                     return self.unless_list(bytes);
                 }
                 Wakeup::Events(Ok(events)) => {
-                    let bytes = self.events(&events);
+                    let bytes = self.changes(&events);
                     if !bytes.is_empty() {
                         return self.unless_list(bytes);
                     }
                 }
                 Wakeup::Events(Err(error)) => {
                     self.changes = None;
-                    return Some(self.error(&lost(&error)));
+                    return Some(self.events.error(&lost(&error)));
                 }
             }
         }
@@ -231,7 +233,7 @@ impl WatchStream {
     /// converted to, the stream ends instead, as in kube-apiserver.
     fn unless_list(&mut self, bytes: Bytes) -> Option<Bytes> {
         if !matches!(
-            self.writer.output.form,
+            self.events.writer.output.form,
             Some(Representation::PartialList(_))
         ) {
             return Some(bytes);
@@ -269,11 +271,42 @@ impl WatchStream {
     }
 
     /// Some of the initial objects; after the last, the bookmark that ends them.
-    fn initial_bytes(&mut self) -> Option<Bytes> {
+    async fn initial_bytes(&mut self) -> Option<Bytes> {
         let mut bytes = BytesMut::new();
-        while let Some(object) = self.initial.pop_front() {
-            let body = self.body(&object);
-            self.frame(Change::Added, &body, &mut bytes);
+        let mut looked_at = 0;
+        while let Some(entry) = self.initial.front().map(Arc::clone) {
+            let is_large = stored::is_large(&entry);
+            if (is_large || looked_at >= BATCH) && !bytes.is_empty() {
+                // What was encoded must not be lost with this future while it waits.
+                return Some(bytes.freeze());
+            }
+            let encoded = if is_large {
+                let (length, entry) = (entry.length(), Arc::clone(&entry));
+                let encode = move |events: &EventWriter, head, bytes: &mut BytesMut| {
+                    events.present(&entry, head, bytes)
+                };
+                // On the heap: a watch that waits for changes must not take more memory for what few of them ever do.
+                Box::pin(self.encode_large(length, encode, &mut bytes)).await
+            } else {
+                if looked_at >= BATCH {
+                    // The selectors match few objects, if any.
+                    looked_at = 0;
+                    yield_now().await;
+                }
+                looked_at += entry.length();
+                self.events.present(&entry, !self.head_sent, &mut bytes)
+            };
+            self.initial.pop_front();
+            match encoded {
+                Ok(true) => {
+                    self.head_sent = true;
+                    if let Some(sent) = &self.initial_sent {
+                        sent.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                Ok(false) => {}
+                Err(error) => return Some(self.fail(&error, bytes)),
+            }
             if bytes.len() >= BATCH {
                 return Some(bytes.freeze());
             }
@@ -284,108 +317,59 @@ impl WatchStream {
         (!bytes.is_empty()).then(|| bytes.freeze())
     }
 
+    /// Has a large event of about so many bytes encoded and appended to `bytes`. Returns whether there is one: the selectors may
+    /// not match the object.
+    async fn encode_large(
+        &mut self,
+        length: usize,
+        encode: impl FnOnce(&EventWriter, bool, &mut BytesMut) -> Result<bool, StatusError>
+        + Send
+        + 'static,
+        bytes: &mut BytesMut,
+    ) -> Result<bool, StatusError> {
+        let head = !self.head_sent;
+        let Some(heavy) = &self.heavy else {
+            return encode(&self.events, head, bytes);
+        };
+        let events = Arc::clone(&self.events);
+        let working = heavy.run(length, move || {
+            let mut large = BytesMut::new();
+            encode(&events, head, &mut large).map(|is_event| (is_event, large))
+        });
+        let (encoded, share) = working.await?;
+        let (is_event, large) = encoded?;
+        if is_event {
+            self.sent = Some(share);
+            bytes.unsplit(large);
+        }
+        Ok(is_event)
+    }
+
+    /// The bytes before an error, and its event, with which the stream ends.
+    fn fail(&mut self, error: &StatusError, mut bytes: BytesMut) -> Bytes {
+        self.initial.clear();
+        self.initial_end = None;
+        self.changes = None;
+        bytes.extend_from_slice(&self.events.error(error));
+        bytes.freeze()
+    }
+
     /// The changes that the selectors match, encoded.
-    fn events(&mut self, events: &[Arc<StoreEvent>]) -> Bytes {
+    fn changes(&mut self, events: &[Arc<StoreEvent>]) -> Bytes {
         let mut bytes = BytesMut::new();
         for event in events {
-            match self.change(event) {
-                Ok(Some((change, object))) => {
-                    let body = self.body(&object);
-                    self.frame(change, &body, &mut bytes);
-                }
-                Ok(None) => {}
-                Err(error) => {
-                    self.changes = None;
-                    bytes.extend_from_slice(&self.error(&error));
-                    break;
-                }
+            match self.events.change(event, !self.head_sent, &mut bytes) {
+                Ok(is_event) => self.head_sent |= is_event,
+                Err(error) => return self.fail(&error, bytes),
             }
         }
         bytes.freeze()
     }
 
-    /// The type and object of the event that a change becomes; `None` if the selectors match the object
-    /// neither before nor after.
-    fn change(&self, event: &StoreEvent) -> Result<Option<(Change, Arc<Object>)>, StatusError> {
-        let read = |entry: &Option<Arc<StoreEntry>>| -> Result<Option<Arc<Object>>, StatusError> {
-            let Some(entry) = entry else { return Ok(None) };
-            let object = super::stored::object(self.writer.kind, entry)?;
-            let selected = self.options.select(object.stored());
-            Ok(selected.then_some(object))
-        };
-        let (before, after) = (read(&event.before)?, read(&event.after)?);
-        Ok(match (before, after) {
-            (None, None) => None,
-            (None, Some(after)) => Some((Change::Added, after)),
-            (Some(_), Some(after)) => Some((Change::Modified, after)),
-            (Some(before), None) => Some((Change::Deleted, self.last_state(event, &before))),
-        })
-    }
-
-    /// The last state of a deleted object, with the revision of its deletion.
-    fn last_state(&self, event: &StoreEvent, before: &Object) -> Arc<Object> {
-        let kind = self.writer.kind;
-        event.memo.get_or_make(|| {
-            let mut value = before.stored().clone();
-            let revision = event.revision.to_string();
-            metadata::set(&mut value, "resourceVersion", json!(revision));
-            Object::plain(kind, value)
-        })
-    }
-
-    /// An object, encoded.
-    fn body(&mut self, object: &Object) -> Bytes {
-        let head = !std::mem::replace(&mut self.head_sent, true);
-        if self.writer.output.media == Media::Json && self.writer.output.form.is_none() {
-            return object.json(self.writer.version);
-        }
-        self.writer.streamed(object, head)
-    }
-
-    /// Appends one event.
-    fn frame(&self, change: Change, body: &[u8], bytes: &mut BytesMut) {
-        if self.writer.output.media == Media::Protobuf {
-            bytes.extend_from_slice(&codec::envelope::watch_frame(change.name(), body));
-            return;
-        }
-        bytes.extend_from_slice(b"{\"type\":\"");
-        bytes.extend_from_slice(change.name().as_bytes());
-        bytes.extend_from_slice(b"\",\"object\":");
-        bytes.extend_from_slice(body);
-        bytes.extend_from_slice(b"}\n");
-    }
-
-    /// A bookmark: an object with a resource version only.
+    /// A bookmark.
     fn bookmark(&mut self, revision: u64, initial_end: bool) -> Bytes {
-        let kind = self.writer.kind;
-        let mut value = json!({"metadata": {"resourceVersion": revision.to_string()}});
-        if initial_end {
-            value["metadata"]["annotations"] = json!({INITIAL_END: "true"});
-        }
-        // Fields that are always present are there with their zero values.
-        let mut value =
-            canonical::decode(kind.stored().shape, &value).map_or(value, |decoded| decoded.value);
-        value["kind"] = json!(kind.kind);
-        value["apiVersion"] = json!(kind.api_version(kind.stored().name));
-        let body = self.body(&Object::new(kind, value));
-        let mut bytes = BytesMut::new();
-        self.frame(Change::Bookmark, &body, &mut bytes);
-        bytes.freeze()
-    }
-
-    /// The event of an error. It is the last one.
-    fn error(&self, error: &StatusError) -> Bytes {
-        let status = error.status();
-        let body = if self.writer.output.media == Media::Protobuf {
-            codec::envelope::seal("v1", "Status", &codec::protobuf::encode(&STATUS, &status))
-        } else {
-            let mut json = codec::json::encode(&STATUS, &status, false);
-            json.pop();
-            json
-        };
-        let mut bytes = BytesMut::new();
-        self.frame(Change::Error, &body, &mut bytes);
-        bytes.freeze()
+        let head = !std::mem::replace(&mut self.head_sent, true);
+        self.events.bookmark(revision, initial_end, head)
     }
 }
 
@@ -398,3 +382,7 @@ fn lost(error: &StoreError) -> StatusError {
         _ => StatusError::internal(error.to_string()),
     }
 }
+
+#[cfg(test)]
+#[path = "watch_stream_tests.rs"]
+mod tests;

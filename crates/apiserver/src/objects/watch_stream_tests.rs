@@ -1,0 +1,241 @@
+//! What watches of large objects take: of memory, and of the time of the thread that sends them.
+
+use std::{
+    future::ready,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use allocation_counter::{AllocationInfo, measure};
+use fairgate_apihttp::{
+    authorize::{Authorizer, BuiltInRules},
+    request::{ApiRequest, Caller},
+};
+use fairgate_call::ResponseMemory;
+use fairgate_core::digest::{RequestDigest, RequestInfo, User};
+use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
+use fairgate_store::{
+    HistoryLimits, Precondition, Store,
+    local::{LocalSettings, LocalStore},
+};
+use fairgate_testkit::store::TestStore;
+use http::{HeaderMap, Method};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::*;
+use crate::{
+    HostedBody,
+    admin::{AdminEndpoints, AdminFuture},
+    admission::HostedAdmission,
+    hosted::{Hosted, HostedSettings},
+    limits::quota::HostedQuota,
+};
+
+const BUDGETS: &str = "/apis/policy/v1/namespaces/a/poddisruptionbudgets";
+
+struct Nothing;
+
+impl AdminEndpoints for Nothing {
+    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> AdminFuture<'a> {
+        Box::pin(ready(None))
+    }
+}
+
+/// A hosted API with budgets in namespace `a`, and the thread that sends its watches.
+struct Watched {
+    store: Arc<TestStore>,
+    hosted: Arc<Hosted>,
+    responses: Arc<ResponseMemory>,
+    clock: Clock,
+    core: Runtime,
+}
+
+impl Watched {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fairgate-watches-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let clock = Clock::system();
+        let settings = LocalSettings {
+            path: directory.join("store.redb"),
+            limits: HistoryLimits::default(),
+        };
+        let store = LocalStore::open(settings, clock.clone()).unwrap();
+        let store = Arc::new(TestStore::in_directory(store, directory));
+        let responses = ResponseMemory::new(64 << 20);
+        let hosted = Hosted::new(HostedSettings {
+            body_bytes: 64 << 20,
+            quotas: HostedQuota::default(),
+            kinds: vec![&POD_DISRUPTION_BUDGET],
+            subresources: Vec::new(),
+            store: Arc::clone(&store) as Arc<dyn Store>,
+            clock: clock.clone(),
+            authorizer: Authorizer::BuiltIn(BuiltInRules::default()),
+            version: "v1.36.3".to_owned(),
+            address: "127.0.0.1:6443".to_owned(),
+            namespaces: None,
+            admission: HostedAdmission::Off,
+            admin: Arc::new(Nothing),
+            responses: Arc::clone(&responses),
+        });
+        let mut core = tokio::runtime::Builder::new_current_thread();
+        Self {
+            store,
+            hosted,
+            responses,
+            clock,
+            core: core.enable_all().build().unwrap(),
+        }
+    }
+
+    /// Stores a budget of so many terms, with a label that says which write it is. Returns its revision, and how long it is.
+    fn write(&self, name: &str, terms: usize, before: Option<u64>, label: &str) -> (u64, usize) {
+        let terms =
+            (0..terms).map(|at| json!({"key": format!("k{at}"), "operator": "DoesNotExist"}));
+        let terms: Vec<_> = terms.collect();
+        let object = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": name, "namespace": "a", "labels": {"write": label}},
+            "spec": {"minAvailable": 1, "selector": {"matchExpressions": terms}},
+        });
+        let text = object.to_string();
+        let length = text.len();
+        let key = format!("{}a/{name}", POD_DISRUPTION_BUDGET.key_prefix());
+        let expected = before.map_or(Precondition::Absent, Precondition::At);
+        self.core.block_on(async {
+            let written = self.store.write(&key, expected, Some(text.into())).await;
+            written.unwrap();
+            let revision = self.store.revision().await.unwrap();
+            self.store.wait_for(revision).await.unwrap();
+            (revision, length)
+        })
+    }
+
+    /// What `GET` of the budgets with this query is answered.
+    fn answer(&self, query: &str) -> HostedBody {
+        let info = RequestInfo::parse("GET", BUDGETS, Some(query)).unwrap();
+        let request = ApiRequest {
+            method: Method::GET,
+            path: BUDGETS.to_owned(),
+            query: query.to_owned(),
+            headers: HeaderMap::new(),
+            body: None,
+            caller: Caller::Client { impersonator: None },
+            audit_id: None,
+            digest: Arc::new(RequestDigest {
+                info,
+                user: Arc::new(User::new("alice", [User::AUTHENTICATED])),
+            }),
+        };
+        let response = self.core.block_on(self.hosted.serve(&request));
+        assert_eq!(response.status, http::StatusCode::OK);
+        response.body
+    }
+
+    /// A watch of the budgets.
+    fn watch(&self, query: &str) -> WatchStream {
+        match self.answer(query) {
+            HostedBody::Stream(stream) => *stream,
+            HostedBody::Full(body) => panic!("no watch: {body:?}"),
+        }
+    }
+
+    /// The next bytes of a watch, and what this thread allocated for them.
+    fn next(&self, watch: &mut WatchStream) -> (Bytes, AllocationInfo) {
+        let mut bytes = None;
+        let used = measure(|| bytes = self.core.block_on(watch.next(&self.clock)));
+        (bytes.expect("the watch goes on"), used)
+    }
+}
+
+/// The types and names of these events, in order.
+fn events(bytes: &[u8]) -> Vec<(String, String)> {
+    let lines = bytes
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty());
+    let read = lines.map(|line| {
+        let event: Value = serde_json::from_slice(line).unwrap();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        (
+            text(&event["type"]),
+            text(&event["object"]["metadata"]["name"]),
+        )
+    });
+    read.collect()
+}
+
+#[test]
+fn a_watch_has_one_of_the_present_objects_decoded_while_that_is_sent_and_none_before() {
+    const OBJECTS: usize = 40;
+    const MARKED: &str = "watch=1&allowWatchBookmarks=true";
+    let watched = Watched::new();
+    let name = |at: usize| format!("budget-{at:02}");
+    let lengths = (0..OBJECTS).map(|at| watched.write(&name(at), 2000, None, "first").1);
+    let length = lengths.max().unwrap();
+    for query in [
+        MARKED,
+        "watch=1&resourceVersion=0",
+        "watch=1&timeoutSeconds=-1",
+    ] {
+        let mut body = None;
+        let used = measure(|| body = Some(watched.answer(query)));
+        assert!(used.bytes_max < length as u64, "{query}: {used:?}");
+        let ends = matches!(body, Some(HostedBody::Full(empty)) if empty.is_empty());
+        assert_eq!(ends, query.ends_with("-1"), "{query}");
+    }
+    let mut watch = watched.watch(MARKED);
+    let mut sent = Vec::new();
+    while sent.len() <= OBJECTS {
+        let (bytes, used) = watched.next(&mut watch);
+        sent.extend(events(&bytes));
+        let all = OBJECTS * length;
+        assert!(used.bytes_max < all as u64, "{used:?} of {all}");
+        assert!(bytes.len() < 2 * length, "{}", bytes.len());
+    }
+    let added = (0..OBJECTS).map(|at| ("ADDED".to_owned(), name(at)));
+    let mark = ("BOOKMARK".to_owned(), String::new());
+    assert_eq!(sent, added.chain([mark]).collect::<Vec<_>>());
+    assert_eq!(
+        watched.hosted.initial_events(&POD_DISRUPTION_BUDGET),
+        OBJECTS as u64
+    );
+}
+
+#[test]
+fn selectors_are_applied_to_large_and_small_objects_when_their_turn_comes() {
+    let watched = Watched::new();
+    for (at, terms) in [1, 2000, 1, 2000, 1].into_iter().enumerate() {
+        let label = if at < 3 { "no" } else { "yes" };
+        watched.write(&format!("budget-{at}"), terms, None, label);
+    }
+    let mut watch = watched.watch("watch=1&labelSelector=write%3Dyes&allowWatchBookmarks=true");
+    let mut sent = Vec::new();
+    while sent.len() < 3 {
+        sent.extend(events(&watched.next(&mut watch).0));
+    }
+    let names: Vec<_> = sent.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["budget-3", "budget-4", ""]);
+    assert_eq!(watched.hosted.initial_events(&POD_DISRUPTION_BUDGET), 2);
+}
+
+#[test]
+fn large_objects_are_decoded_on_another_thread_and_charged_to_the_user_until_they_are_sent() {
+    let watched = Watched::new();
+    let (_, length) = watched.write("large-0", 2000, None, "first");
+    watched.write("large-1", 2000, None, "first");
+    watched.write("small", 1, None, "first");
+    let control = Runtime::new().unwrap();
+    let user = Arc::new(User::new("alice", [User::AUTHENTICATED]));
+    let mut watch = watched.watch("watch=1");
+    watch.do_heavy_work_by(watched.hosted.heavy_work(user, control.handle().clone()));
+    for number in 0..2 {
+        let (bytes, used) = watched.next(&mut watch);
+        assert_eq!(events(&bytes)[0].1, format!("large-{number}"));
+        assert!(used.bytes_total < length as u64, "{used:?}");
+        assert_eq!(watched.responses.held().now, length);
+    }
+    assert_eq!(events(&watched.next(&mut watch).0)[0].1, "small");
+    assert_eq!(watched.responses.held().now, 0);
+    assert_eq!(watched.responses.held().most, length);
+}
