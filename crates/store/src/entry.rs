@@ -83,6 +83,12 @@ impl StoreEvent {
         }
     }
 
+    /// The length in bytes of the values before and after.
+    pub fn bytes(&self) -> usize {
+        let entries = self.before.iter().chain(&self.after);
+        entries.map(|entry| entry.length()).sum()
+    }
+
     /// The approximate memory in bytes that the event keeps beyond the present entry: mostly the entry
     /// before.
     pub(crate) fn cost(&self) -> usize {

@@ -72,7 +72,7 @@ impl Watch {
         &self.prefix
     }
 
-    /// The next changes that are available without waiting: a few hundred at most, possibly none.
+    /// The next changes that are available without waiting: a few hundred at most, fewer if their values are long, possibly none.
     ///
     /// # Errors
     ///

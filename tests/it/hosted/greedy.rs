@@ -228,6 +228,33 @@ async fn short_calls_are_served_while_watches_begin_with_large_objects() {
     }
 }
 
+#[tokio::test]
+async fn short_calls_are_served_while_many_watches_send_a_change_of_a_large_object() {
+    const WATCHES: usize = 100;
+
+    let home = Home::new();
+    let server = home.start().await;
+    let api = server.root().await;
+    api.post(BUDGETS, &large_budget("large")).await.object();
+    let most = most_answered(&server, WATCHES / 2, |api, round| async move {
+        let large = format!("{BUDGETS}/large");
+        let made = api.get(&large).await.object();
+        let after = made["metadata"]["resourceVersion"].as_str().unwrap();
+        let target = format!("{BUDGETS}?watch=1&resourceVersion={after}");
+        let mut watches = Vec::new();
+        for _ in 0..WATCHES {
+            watches.push(api.watch(&target).await);
+        }
+        let patch = json!({"metadata": {"annotations": {"round": round.to_string()}}});
+        assert_eq!(api.merge(&large, &patch).await.status, 200);
+        for watch in &mut watches {
+            assert_eq!(watch.event().await.0, "MODIFIED");
+        }
+    });
+    let most = most.await;
+    assert!(most >= WATCHES / 2, "{most} short calls");
+}
+
 /// The most short calls of another user that were answered during one of the rounds of `long` calls, one round after the other,
 /// until there are `enough`. A busy machine makes them fewer, never more, so one good round of ten suffices.
 async fn most_answered<F>(server: &Server, enough: usize, long: impl Fn(Api, usize) -> F) -> usize

@@ -11,7 +11,7 @@ use std::sync::{
 };
 
 use fairgate_objects::{kind::Kind, object::Object};
-use fairgate_store::StoreEntry;
+use fairgate_store::{Memo, StoreEntry};
 
 use fairgate_apihttp::status_error::StatusError;
 
@@ -27,8 +27,8 @@ const TIMES: usize = 12;
 /// What the cached objects of this process take.
 static CACHED: CachedBytes = CachedBytes::new(MAX_CACHED);
 
-/// Bytes of cached objects, by estimate.
-struct CachedBytes {
+/// Bytes of what is cached, of some of it by estimate.
+pub(super) struct CachedBytes {
     now: AtomicUsize,
     most: usize,
 }
@@ -39,28 +39,40 @@ struct CachedObject {
     _room: CacheRoom<'static>,
 }
 
-/// Room for one object. It is returned when this is dropped.
-struct CacheRoom<'c> {
+/// Room for something that is cached. It is returned when this is dropped.
+pub(super) struct CacheRoom<'c> {
     of: &'c CachedBytes,
     bytes: usize,
 }
 
 impl CachedBytes {
-    const fn new(most: usize) -> Self {
+    pub(super) const fn new(most: usize) -> Self {
         Self {
             now: AtomicUsize::new(0),
             most,
         }
     }
 
-    /// Room for the object of an entry of this length, if there is any.
-    fn room(&self, length: usize) -> Option<CacheRoom<'_>> {
-        let bytes = length.saturating_mul(TIMES);
+    /// Room for what is decoded from text of this length, if there is any.
+    pub(super) fn room_decoded(&self, length: usize) -> Option<CacheRoom<'_>> {
+        self.room(length.saturating_mul(TIMES))
+    }
+
+    /// Room for so many bytes, if there is any.
+    pub(super) fn room(&self, bytes: usize) -> Option<CacheRoom<'_>> {
         let grown = |now: usize| now.checked_add(bytes).filter(|all| *all <= self.most);
         let taken = self
             .now
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
         taken.ok().map(|_| CacheRoom { of: self, bytes })
+    }
+}
+
+#[cfg(test)]
+impl CachedBytes {
+    /// What is cached takes so many bytes.
+    pub(super) fn taken(&self) -> usize {
+        self.now.load(Ordering::Relaxed)
     }
 }
 
@@ -89,19 +101,40 @@ fn object_within(
     entry: &StoreEntry,
     cached: &'static CachedBytes,
 ) -> Result<Arc<Object>, StatusError> {
-    if let Some(known) = entry.memo.get::<CachedObject>() {
+    cached_within(&entry.memo, entry.length(), cached, || {
+        Object::decode(kind, &entry.bytes(), entry.revision)
+            .map_err(|error| StatusError::internal(error.to_string()))
+    })
+}
+
+/// The object in a memo, or the one that is made, which is cached there unless its length, as text, is that of a large one.
+///
+/// # Errors
+///
+/// That of `make`.
+pub(super) fn cached(
+    memo: &Memo,
+    length: usize,
+    make: impl FnOnce() -> Result<Object, StatusError>,
+) -> Result<Arc<Object>, StatusError> {
+    cached_within(memo, length, &CACHED, make)
+}
+
+fn cached_within(
+    memo: &Memo,
+    length: usize,
+    cached: &'static CachedBytes,
+    make: impl FnOnce() -> Result<Object, StatusError>,
+) -> Result<Arc<Object>, StatusError> {
+    if let Some(known) = memo.get::<CachedObject>() {
         return Ok(Arc::clone(&known.object));
     }
-    let object = Object::decode(kind, &entry.bytes(), entry.revision)
-        .map_err(|error| StatusError::internal(error.to_string()))?;
-    let object = Arc::new(object);
-    if is_large(entry) {
-        return Ok(object);
-    }
-    let Some(room) = cached.room(entry.length()) else {
+    let object = Arc::new(make()?);
+    let room = (length < LARGE).then(|| cached.room_decoded(length));
+    let Some(room) = room.flatten() else {
         return Ok(object);
     };
-    let made = entry.memo.get_or_make(|| CachedObject {
+    let made = memo.get_or_make(|| CachedObject {
         object,
         _room: room,
     });
@@ -134,10 +167,10 @@ mod tests {
         let shared = |entry: &StoreEntry| Arc::ptr_eq(&object(entry), &object(entry));
         let all: Vec<_> = entries.iter().map(shared).collect();
         assert_eq!(all, [true, true, true, false, false]);
-        assert_eq!(cached.now.load(Ordering::Relaxed), 3 * TIMES * length);
+        assert_eq!(cached.taken(), 3 * TIMES * length);
         // What leaves the cache makes room.
         drop(entries);
-        assert_eq!(cached.now.load(Ordering::Relaxed), 0);
+        assert_eq!(cached.taken(), 0);
         assert!(shared(&entry("b-0")));
     }
 }

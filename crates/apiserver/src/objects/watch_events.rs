@@ -7,12 +7,16 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use serde_json::json;
 
-use super::{object_writer::ObjectWriter, stored};
+use super::{
+    large_change::{self, LargeChange},
+    object_writer::ObjectWriter,
+    stored,
+};
 use fairgate_apihttp::{
     list_parameters::ListParameters, negotiate::Media, status_error::StatusError,
 };
 use fairgate_objects::{
-    codec, metadata,
+    codec,
     object::Object,
     schema::{canonical, meta_v1::STATUS},
 };
@@ -20,6 +24,9 @@ use fairgate_store::{StoreEntry, StoreEvent};
 
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
+
+/// At least what an event has besides its object, in JSON.
+const FRAME: usize = 40;
 
 /// Encodes the events of one watch.
 #[derive(Debug)]
@@ -46,6 +53,16 @@ impl Change {
             Self::Deleted => "DELETED",
             Self::Bookmark => "BOOKMARK",
             Self::Error => "ERROR",
+        }
+    }
+
+    /// What a change is to a watch whose selectors match the object before and after it, or not.
+    fn between(before: bool, after: bool) -> Option<Self> {
+        match (before, after) {
+            (false, false) => None,
+            (false, true) => Some(Self::Added),
+            (true, true) => Some(Self::Modified),
+            (true, false) => Some(Self::Deleted),
         }
     }
 }
@@ -79,6 +96,9 @@ impl EventWriter {
         head: bool,
         bytes: &mut BytesMut,
     ) -> Result<bool, StatusError> {
+        if large_change::is_large(event) {
+            return self.large_change(event, head, bytes);
+        }
         let read = |entry: &Option<Arc<StoreEntry>>| -> Result<Option<Arc<Object>>, StatusError> {
             let Some(entry) = entry else { return Ok(None) };
             let object = stored::object(self.writer.kind, entry)?;
@@ -86,25 +106,33 @@ impl EventWriter {
             Ok(selected.then_some(object))
         };
         let (before, after) = (read(&event.before)?, read(&event.after)?);
-        let (change, object) = match (before, after) {
+        let Some(change) = Change::between(before.is_some(), after.is_some()) else {
+            return Ok(false);
+        };
+        let object = match (after, &event.before) {
+            (Some(after), _) => after,
+            (None, Some(before)) => large_change::last_state(self.writer.kind, event, before)?,
             (None, None) => return Ok(false),
-            (None, Some(after)) => (Change::Added, after),
-            (Some(_), Some(after)) => (Change::Modified, after),
-            (Some(before), None) => (Change::Deleted, self.last_state(event, &before)),
         };
         self.frame(change, &self.body(&object, head), bytes);
         Ok(true)
     }
 
-    /// The last state of a deleted object, with the revision of its deletion.
-    fn last_state(&self, event: &StoreEvent, before: &Object) -> Arc<Object> {
-        let kind = self.writer.kind;
-        event.memo.get_or_make(|| {
-            let mut value = before.stored().clone();
-            let revision = event.revision.to_string();
-            metadata::set(&mut value, "resourceVersion", json!(revision));
-            Object::plain(kind, value)
-        })
+    /// The same for a large object, of which the text is made once for all watches.
+    fn large_change(
+        &self,
+        event: &StoreEvent,
+        head: bool,
+        bytes: &mut BytesMut,
+    ) -> Result<bool, StatusError> {
+        let kept = LargeChange::of(event);
+        let (before, after) = kept.selected(self.writer.kind, event, &self.options)?;
+        let Some(change) = Change::between(before, after) else {
+            return Ok(false);
+        };
+        let text = kept.text(&self.writer, event, !after, head)?;
+        self.frame(change, &text, bytes);
+        Ok(true)
     }
 
     /// An object, encoded.
@@ -121,6 +149,8 @@ impl EventWriter {
             bytes.extend_from_slice(&codec::envelope::watch_frame(change.name(), body));
             return;
         }
+        // At once: it would take twice its length if the last bytes of a long one did not fit.
+        bytes.reserve(FRAME + body.len());
         bytes.extend_from_slice(b"{\"type\":\"");
         bytes.extend_from_slice(change.name().as_bytes());
         bytes.extend_from_slice(b"\",\"object\":");

@@ -5,7 +5,7 @@
 //! one kind encode a change once.
 //!
 //! Objects are decoded one by one, when their turn has come to be sent: a watch that nobody reads has none of them decoded. A
-//! large one is decoded and encoded elsewhere ([`HeavyWork`]).
+//! large one is decoded and encoded elsewhere ([`HeavyWork`]), and what is sent of its change is kept with it (`large_change`).
 
 use std::{
     collections::VecDeque,
@@ -23,7 +23,8 @@ use tokio::{
 };
 
 use super::{
-    heavy_work::HeavyWork, object_writer::ObjectWriter, stored, watch_events::EventWriter,
+    heavy_work::HeavyWork, large_change, object_writer::ObjectWriter, stored,
+    watch_events::EventWriter,
 };
 use fairgate_apihttp::{
     list_parameters::ListParameters, negotiate::Representation, status_error::StatusError,
@@ -66,9 +67,9 @@ pub enum WatchStart {
 #[derive(Debug)]
 pub struct WatchStream {
     events: Arc<EventWriter>,
-    /// The present objects that were not looked at yet.
-    initial: VecDeque<Arc<StoreEntry>>,
-    /// Counts those that were sent.
+    /// What was not looked at yet.
+    unsent: VecDeque<UnsentEvent>,
+    /// Counts the present objects that were sent.
     initial_sent: Option<Arc<AtomicU64>>,
     /// The revision of the bookmark that ends the initial events, until it was sent.
     initial_end: Option<u64>,
@@ -83,6 +84,56 @@ pub struct WatchStream {
     heavy: Option<HeavyWork>,
     /// The room of the large event that was sent last. The connection has it in memory until it asks for the next one.
     sent: Option<ResponseShare>,
+}
+
+/// An event that a watch may have to send.
+#[derive(Clone, Debug)]
+enum UnsentEvent {
+    /// An object that exists when the watch begins.
+    Present(Arc<StoreEntry>),
+    Change(Arc<StoreEvent>),
+}
+
+impl UnsentEvent {
+    /// Whether it takes long to encode.
+    fn is_large(&self) -> bool {
+        match self {
+            Self::Present(entry) => stored::is_large(entry),
+            Self::Change(event) => large_change::is_large(event),
+        }
+    }
+
+    /// How many bytes have to be looked at to encode it.
+    fn length(&self) -> usize {
+        match self {
+            Self::Present(entry) => entry.length(),
+            Self::Change(event) => event.bytes(),
+        }
+    }
+
+    /// About how many bytes it has.
+    fn encoded_length(&self) -> usize {
+        match self {
+            Self::Present(entry) => entry.length(),
+            Self::Change(event) => {
+                let entry = event.after.as_ref().or(event.before.as_ref());
+                entry.map_or(0, |entry| entry.length())
+            }
+        }
+    }
+
+    /// Appends it, if the selectors match it, and returns whether they do. `head` adds the column definitions to a table.
+    fn encode(
+        &self,
+        events: &EventWriter,
+        head: bool,
+        bytes: &mut BytesMut,
+    ) -> Result<bool, StatusError> {
+        match self {
+            Self::Present(entry) => events.present(entry, head, bytes),
+            Self::Change(event) => events.change(event, head, bytes),
+        }
+    }
 }
 
 /// Where the changes of a watch come from.
@@ -138,7 +189,7 @@ impl WatchStream {
     ) -> Self {
         let mut stream = Self {
             events: Arc::new(EventWriter { writer, options }),
-            initial: VecDeque::new(),
+            unsent: VecDeque::new(),
             initial_sent: None,
             initial_end: None,
             changes: None,
@@ -157,7 +208,7 @@ impl WatchStream {
                 revision,
                 watch,
             } => {
-                stream.initial = objects;
+                stream.unsent = objects.into_iter().map(UnsentEvent::Present).collect();
                 stream.initial_sent = Some(sent);
                 // Only for clients that requested initial events and accept bookmarks.
                 let options = &stream.events.options;
@@ -189,14 +240,12 @@ impl WatchStream {
         let times = self.times(clock);
         let (end, bookmark) = (times.end, times.bookmark.min(times.last_bookmark));
         if let Some(error) = self.failed.take() {
-            self.changes = None;
-            self.initial.clear();
-            return Some(self.events.error(&error));
-        }
-        if let Some(bytes) = self.initial_bytes().await {
-            return self.unless_list(bytes);
+            return Some(self.fail(&error, BytesMut::new()));
         }
         loop {
+            if let Some(bytes) = self.unsent_bytes().await {
+                return self.unless_list(bytes);
+            }
             let changes = self.changes.as_mut()?;
             let wakeup = tokio::select! {
                 biased;
@@ -216,10 +265,7 @@ impl WatchStream {
                     return self.unless_list(bytes);
                 }
                 Wakeup::Events(Ok(events)) => {
-                    let bytes = self.changes(&events);
-                    if !bytes.is_empty() {
-                        return self.unless_list(bytes);
-                    }
+                    self.unsent = events.into_iter().map(UnsentEvent::Change).collect();
                 }
                 Wakeup::Events(Err(error)) => {
                     self.changes = None;
@@ -238,7 +284,7 @@ impl WatchStream {
         ) {
             return Some(bytes);
         }
-        self.initial.clear();
+        self.unsent.clear();
         self.initial_end = None;
         self.changes = None;
         None
@@ -270,40 +316,31 @@ impl WatchStream {
         }
     }
 
-    /// Some of the initial objects; after the last, the bookmark that ends them.
-    async fn initial_bytes(&mut self) -> Option<Bytes> {
+    /// Some of the events that are to be sent; after the last of the initial ones, the bookmark that ends them.
+    async fn unsent_bytes(&mut self) -> Option<Bytes> {
         let mut bytes = BytesMut::new();
         let mut looked_at = 0;
-        while let Some(entry) = self.initial.front().map(Arc::clone) {
-            let is_large = stored::is_large(&entry);
+        while let Some(event) = self.unsent.front().cloned() {
+            let is_large = event.is_large();
             if (is_large || looked_at >= BATCH) && !bytes.is_empty() {
                 // What was encoded must not be lost with this future while it waits.
                 return Some(bytes.freeze());
             }
             let encoded = if is_large {
-                let (length, entry) = (entry.length(), Arc::clone(&entry));
-                let encode = move |events: &EventWriter, head, bytes: &mut BytesMut| {
-                    events.present(&entry, head, bytes)
-                };
                 // On the heap: a watch that waits for changes must not take more memory for what few of them ever do.
-                Box::pin(self.encode_large(length, encode, &mut bytes)).await
+                Box::pin(self.encode_large(event.clone(), &mut bytes)).await
             } else {
                 if looked_at >= BATCH {
                     // The selectors match few objects, if any.
                     looked_at = 0;
                     yield_now().await;
                 }
-                looked_at += entry.length();
-                self.events.present(&entry, !self.head_sent, &mut bytes)
+                looked_at += event.length();
+                event.encode(&self.events, !self.head_sent, &mut bytes)
             };
-            self.initial.pop_front();
+            self.unsent.pop_front();
             match encoded {
-                Ok(true) => {
-                    self.head_sent = true;
-                    if let Some(sent) = &self.initial_sent {
-                        sent.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
+                Ok(true) => self.note_sent(&event),
                 Ok(false) => {}
                 Err(error) => return Some(self.fail(&error, bytes)),
             }
@@ -311,30 +348,36 @@ impl WatchStream {
                 return Some(bytes.freeze());
             }
         }
+        // There may have been many.
+        self.unsent = VecDeque::new();
         if let Some(revision) = self.initial_end.take() {
             bytes.extend_from_slice(&self.bookmark(revision, true));
         }
         (!bytes.is_empty()).then(|| bytes.freeze())
     }
 
-    /// Has a large event of about so many bytes encoded and appended to `bytes`. Returns whether there is one: the selectors may
-    /// not match the object.
+    fn note_sent(&mut self, event: &UnsentEvent) {
+        self.head_sent = true;
+        if let (UnsentEvent::Present(_), Some(sent)) = (event, &self.initial_sent) {
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Has a large event encoded and appended to `bytes`. Returns whether the selectors match it.
     async fn encode_large(
         &mut self,
-        length: usize,
-        encode: impl FnOnce(&EventWriter, bool, &mut BytesMut) -> Result<bool, StatusError>
-        + Send
-        + 'static,
+        event: UnsentEvent,
         bytes: &mut BytesMut,
     ) -> Result<bool, StatusError> {
         let head = !self.head_sent;
         let Some(heavy) = &self.heavy else {
-            return encode(&self.events, head, bytes);
+            return event.encode(&self.events, head, bytes);
         };
         let events = Arc::clone(&self.events);
-        let working = heavy.run(length, move || {
+        let working = heavy.run(event.encoded_length(), move || {
             let mut large = BytesMut::new();
-            encode(&events, head, &mut large).map(|is_event| (is_event, large))
+            let is_event = event.encode(&events, head, &mut large);
+            is_event.map(|is_event| (is_event, large))
         });
         let (encoded, share) = working.await?;
         let (is_event, large) = encoded?;
@@ -347,22 +390,10 @@ impl WatchStream {
 
     /// The bytes before an error, and its event, with which the stream ends.
     fn fail(&mut self, error: &StatusError, mut bytes: BytesMut) -> Bytes {
-        self.initial.clear();
+        self.unsent.clear();
         self.initial_end = None;
         self.changes = None;
         bytes.extend_from_slice(&self.events.error(error));
-        bytes.freeze()
-    }
-
-    /// The changes that the selectors match, encoded.
-    fn changes(&mut self, events: &[Arc<StoreEvent>]) -> Bytes {
-        let mut bytes = BytesMut::new();
-        for event in events {
-            match self.events.change(event, !self.head_sent, &mut bytes) {
-                Ok(is_event) => self.head_sent |= is_event,
-                Err(error) => return self.fail(&error, bytes),
-            }
-        }
         bytes.freeze()
     }
 

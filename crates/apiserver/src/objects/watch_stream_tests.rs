@@ -14,7 +14,7 @@ use fairgate_call::ResponseMemory;
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
 use fairgate_store::{
-    HistoryLimits, Precondition, Store,
+    HistoryLimits, Precondition, ReadRevision, Store,
     local::{LocalSettings, LocalStore},
 };
 use fairgate_testkit::store::TestStore;
@@ -238,4 +238,98 @@ fn large_objects_are_decoded_on_another_thread_and_charged_to_the_user_until_the
     assert_eq!(events(&watched.next(&mut watch).0)[0].1, "small");
     assert_eq!(watched.responses.held().now, 0);
     assert_eq!(watched.responses.held().most, length);
+}
+
+#[test]
+fn a_watch_sends_one_large_change_at_a_time_however_many_there_are() {
+    const CHANGES: usize = 30;
+    let watched = Watched::new();
+    let (first, length) = watched.write("large", 2000, None, "first");
+    let mut last = first;
+    for number in 0..CHANGES {
+        last = watched
+            .write("large", 2000, Some(last), &number.to_string())
+            .0;
+    }
+    let mut watch = watched.watch(&format!("watch=1&resourceVersion={first}"));
+    for _ in 0..CHANGES {
+        let (bytes, used) = watched.next(&mut watch);
+        let sent = events(&bytes);
+        assert_eq!(sent, [("MODIFIED".to_owned(), "large".to_owned())]);
+        assert!(used.bytes_max < (CHANGES * length) as u64, "{used:?}");
+    }
+}
+
+/// Has many watches send one change of a large object, and compares what each but the first has allocated, and what stays.
+fn sent_by_many(name: &str, change: impl Fn(&Watched, u64) -> usize, ty: &str) {
+    for query in ["", "&labelSelector=write"] {
+        let watched = Watched::new();
+        let (first, _) = watched.write(name, 2000, None, "first");
+        let query = format!("watch=1&resourceVersion={first}{query}");
+        let mut watches: Vec<_> = (0..10).map(|_| watched.watch(&query)).collect();
+        let length = change(&watched, first) as i64;
+        for (number, watch) in watches.iter_mut().enumerate() {
+            let (bytes, used) = watched.next(watch);
+            assert_eq!(events(&bytes), [(ty.to_owned(), name.to_owned())]);
+            // The event, and if it is the first, what is kept of it.
+            assert!(
+                used.bytes_current < 3 * length,
+                "{query} {number}: {used:?}"
+            );
+            let copied = (used.bytes_total as i64) < 3 * length;
+            assert!(copied || number == 0, "{query} {number}: {used:?}");
+        }
+    }
+}
+
+#[test]
+fn a_change_of_a_large_object_is_encoded_once_for_all_watches() {
+    let write = |watched: &Watched, first| watched.write("large", 2000, Some(first), "second").1;
+    sent_by_many("large", write, "MODIFIED");
+}
+
+#[test]
+fn of_a_deleted_large_object_only_the_text_is_kept() {
+    let delete = |watched: &Watched, first| {
+        let key = format!("{}a/large", POD_DISRUPTION_BUDGET.key_prefix());
+        watched.core.block_on(async {
+            let before = watched.store.get(&key, ReadRevision::Cached).await.unwrap();
+            let deleted = watched
+                .store
+                .write(&key, Precondition::At(first), None)
+                .await;
+            deleted.unwrap();
+            let revision = watched.store.revision().await.unwrap();
+            watched.store.wait_for(revision).await.unwrap();
+            before.unwrap().length()
+        })
+    };
+    sent_by_many("large", delete, "DELETED");
+}
+
+#[test]
+fn a_large_object_that_selectors_no_longer_match_is_sent_as_it_was_before() {
+    let watched = Watched::new();
+    let (first, _) = watched.write("large", 2000, None, "first");
+    let query = format!("watch=1&resourceVersion={first}&labelSelector=write%3D");
+    let [mut leaves, mut enters, mut other] =
+        ["first", "second", "third"].map(|label| watched.watch(&format!("{query}{label}")));
+    let (second, _) = watched.write("large", 2000, Some(first), "second");
+    let change = |watch: &mut WatchStream| -> Value {
+        serde_json::from_slice(&watched.next(watch).0).unwrap()
+    };
+    for (watch, ty, label) in [
+        (&mut leaves, "DELETED", "first"),
+        (&mut enters, "ADDED", "second"),
+    ] {
+        let event = change(watch);
+        let metadata = &event["object"]["metadata"];
+        assert_eq!(
+            (&event["type"], &metadata["labels"]["write"]),
+            (&json!(ty), &json!(label))
+        );
+        assert_eq!(metadata["resourceVersion"], second.to_string());
+    }
+    watched.write("large", 2000, Some(second), "third");
+    assert_eq!(change(&mut other)["type"], "ADDED");
 }

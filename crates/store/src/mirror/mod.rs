@@ -38,6 +38,9 @@ use fairgate_core::time::Time;
 const SCAN: usize = 4096;
 /// How many changes a watch gets at once. A single revision may have more.
 const BATCH: usize = 256;
+/// How many bytes of values a watch gets at once, before and after the changes. A single revision may have more. Whoever reads them
+/// holds the values, also those that the history drops meanwhile.
+const BATCH_BYTES: usize = 1 << 20;
 
 /// The in-memory state of a store.
 pub(crate) struct Mirror {
@@ -276,7 +279,7 @@ impl Mirror {
     }
 
     /// Appends the changes below `prefix` after `after` to `out`. Returns the revision up to which it has
-    /// scanned. Stops after some hundred changes, but never within a revision.
+    /// scanned. Stops after some hundred changes, or some with long values, but never within a revision.
     pub(super) fn events(
         &self,
         prefix: &str,
@@ -291,14 +294,15 @@ impl Mirror {
                 floor,
             });
         }
-        let mut read_to = after;
+        let (mut read_to, mut bytes) = (after, 0);
         for (scanned, event) in state.history.after(after).enumerate() {
-            let enough = out.len() >= BATCH || scanned >= SCAN;
+            let enough = out.len() >= BATCH || bytes >= BATCH_BYTES || scanned >= SCAN;
             if enough && event.revision != read_to {
                 return Ok(read_to);
             }
             if event.key.starts_with(prefix) {
                 out.push(event.clone());
+                bytes += event.bytes();
             }
             read_to = event.revision;
         }

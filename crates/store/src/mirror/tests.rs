@@ -152,6 +152,28 @@ fn a_watch_gets_the_changes_of_one_revision_together() {
 }
 
 #[test]
+fn a_watch_gets_few_changes_at_once_if_their_values_are_long_but_whole_revisions() {
+    let mirror = empty();
+    let long = |revision: u64, key: String| {
+        let key: Arc<str> = key.into();
+        let value = Bytes::from(vec![b'x'; BATCH_BYTES / 4]);
+        let after = Some(Arc::new(StoreEntry::new(key.clone(), value, revision)));
+        Arc::new(StoreEvent::new(revision, key, None, after))
+    };
+    let mut watch = Watch::new(&mirror, "/a/", 1).unwrap();
+    for revision in 2..9 {
+        // What is elsewhere does not count.
+        let elsewhere = long(revision, format!("/b/{revision}"));
+        let event = long(revision, format!("/a/{revision}"));
+        mirror.apply(Time::ZERO, &[elsewhere, event]);
+    }
+    let many: Vec<_> = (0..10).map(|n| long(9, format!("/a/9-{n}"))).collect();
+    mirror.apply(Time::ZERO, &many);
+    let read: [usize; 3] = std::array::from_fn(|_| watch.ready().unwrap().len());
+    assert_eq!((read, watch.progress()), ([4, 3 + 10, 0], 9));
+}
+
+#[test]
 fn a_watch_skips_more_foreign_changes_than_one_scan_covers() {
     let mirror = empty();
     let mut watch = Watch::new(&mirror, "/a/", 1).unwrap();
