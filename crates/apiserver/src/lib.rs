@@ -40,6 +40,8 @@ pub mod reconcile;
 mod reviews;
 mod route;
 mod state;
+#[cfg(test)]
+mod test_api;
 mod upstream_namespaces;
 
 pub use admin::{AdminEndpoints, AdminFuture, AdminResponse};

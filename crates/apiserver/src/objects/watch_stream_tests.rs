@@ -1,45 +1,20 @@
 //! What watches of large objects take: of memory, and of the time of the thread that sends them.
 
-use std::{
-    future::ready,
-    sync::atomic::{AtomicU32, Ordering},
-};
-
 use allocation_counter::{AllocationInfo, measure};
-use fairgate_apihttp::{
-    authorize::{Authorizer, BuiltInRules},
-    request::{ApiRequest, Caller},
-};
+use fairgate_apihttp::request::{ApiRequest, Caller};
 use fairgate_call::ResponseMemory;
 use fairgate_core::digest::{RequestDigest, RequestInfo, User};
 use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
-use fairgate_store::{
-    HistoryLimits, Precondition, ReadRevision, Store,
-    local::{LocalSettings, LocalStore},
-};
+use fairgate_store::{Precondition, ReadRevision, Store};
 use fairgate_testkit::store::TestStore;
 use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::{
-    HostedBody,
-    admin::{AdminEndpoints, AdminFuture},
-    admission::HostedAdmission,
-    hosted::{Hosted, HostedSettings},
-    limits::quota::HostedQuota,
-};
+use crate::{HostedBody, hosted::Hosted, test_api};
 
 const BUDGETS: &str = "/apis/policy/v1/namespaces/a/poddisruptionbudgets";
-
-struct Nothing;
-
-impl AdminEndpoints for Nothing {
-    fn ask<'a>(&'a self, _: &'a str, _: &'a str, _: bool) -> AdminFuture<'a> {
-        Box::pin(ready(None))
-    }
-}
 
 /// A hosted API with budgets in namespace `a`, and the thread that sends its watches.
 struct Watched {
@@ -52,33 +27,11 @@ struct Watched {
 
 impl Watched {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("fairgate-watches-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
         let clock = Clock::system();
-        let settings = LocalSettings {
-            path: directory.join("store.redb"),
-            limits: HistoryLimits::default(),
-        };
-        let store = LocalStore::open(settings, clock.clone()).unwrap();
-        let store = Arc::new(TestStore::in_directory(store, directory));
+        let store = test_api::store(&clock);
         let responses = ResponseMemory::new(64 << 20);
-        let hosted = Hosted::new(HostedSettings {
-            body_bytes: 64 << 20,
-            quotas: HostedQuota::default(),
-            kinds: vec![&POD_DISRUPTION_BUDGET],
-            subresources: Vec::new(),
-            store: Arc::clone(&store) as Arc<dyn Store>,
-            clock: clock.clone(),
-            authorizer: Authorizer::BuiltIn(BuiltInRules::default()),
-            version: "v1.36.3".to_owned(),
-            address: "127.0.0.1:6443".to_owned(),
-            namespaces: None,
-            admission: HostedAdmission::Off,
-            admin: Arc::new(Nothing),
-            responses: Arc::clone(&responses),
-        });
+        let kinds = vec![&POD_DISRUPTION_BUDGET];
+        let hosted = test_api::hosted(&store, kinds, clock.clone(), Arc::clone(&responses));
         let mut core = tokio::runtime::Builder::new_current_thread();
         Self {
             store,

@@ -3,7 +3,12 @@
 //! kube-controller-manager does this for the policies of a cluster: each generation of a policy is checked once. Here it is checked
 //! again when the kinds change that it is about, and not before they are known.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -16,10 +21,15 @@ use super::{
 };
 use fairgate_admission::{PolicyKinds, expression_warnings, kinds::VALIDATING_ADMISSION_POLICY};
 use fairgate_base::background;
+use fairgate_core::time::Time;
 use fairgate_objects::{kind::Kind, metadata, object::Object};
 
 /// The field manager; kube-controller-manager uses the same name.
 const MANAGER: &str = "validatingadmissionpolicy-status";
+
+/// How long after a policy could not be checked it is tried again; twice as long after each further failure, up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// What is known of the kinds that policies are about.
 pub trait PolicyKindSource: fmt::Debug + Send + Sync {
@@ -59,6 +69,16 @@ pub struct TypeCheckWriter {
     changes: watch::Receiver<u64>,
     /// The policies whose kinds may change, with the version of the kinds that they were checked against.
     followed: HashMap<String, u64>,
+    /// The policies that could not be checked, or whose status could not be written.
+    failed: BTreeMap<String, FailedCheck>,
+}
+
+/// Why a policy has no status, and when it is tried again.
+#[derive(Debug)]
+struct FailedCheck {
+    error: ReconcileError,
+    pause: Duration,
+    again: Time,
 }
 
 /// What became of a policy that has changed, or whose kinds have.
@@ -78,6 +98,7 @@ impl TypeCheckWriter {
             changes: kinds.changes(),
             kinds,
             followed: HashMap::new(),
+            failed: BTreeMap::new(),
         }
     }
 
@@ -87,32 +108,63 @@ impl TypeCheckWriter {
     }
 
     /// Checks every policy that has changed since the last call and whose generation was not checked yet, and those whose kinds have
-    /// changed. Returns why policies could not be checked yet; they are tried again by the next call.
+    /// changed. Returns why policies could not be checked yet; they are tried again by the next call. A policy whose status cannot be
+    /// written is tried again once it or its kinds have changed, and after a pause of one second to one minute, by a later call. It
+    /// does not delay others.
     ///
     /// # Errors
     ///
-    /// [`ReconcileError`], of the first write that failed.
+    /// [`ReconcileError`], of the first policy that is to be tried again after a pause, by name; or of the store.
     pub async fn reconcile(&mut self) -> Result<Option<String>, ReconcileError> {
         self.changed.collect().await?;
         if self.changes.has_changed().unwrap_or_default() {
             self.changes.borrow_and_update();
-            let mut names: Vec<&String> = self.followed.keys().collect();
-            names.sort_unstable();
-            for name in names {
+            for name in self.followed.keys().chain(self.failed.keys()) {
+                self.changed.add(&VALIDATING_ADMISSION_POLICY, name);
+            }
+        }
+        let now = self.hosted.state.clock.now();
+        for (name, failed) in &self.failed {
+            if failed.again <= now {
                 self.changed.add(&VALIDATING_ADMISSION_POLICY, name);
             }
         }
         let (mut last, mut lack) = (None, None);
         while let Some(changed) = self.changed.next(last.as_ref()).await? {
-            match self.check(&changed).await? {
-                Checked::Done => self.changed.done(&changed),
-                Checked::Waits(why) => lack = Some(format!("{}: {why}", changed.name)),
+            match self.check(&changed).await {
+                Ok(Checked::Done) => {
+                    self.failed.remove(&changed.name);
+                    self.changed.done(&changed);
+                }
+                Ok(Checked::Waits(why)) => {
+                    self.failed.remove(&changed.name);
+                    lack = Some(format!("{}: {why}", changed.name));
+                }
+                Err(error) => {
+                    self.note_failure(&changed.name, error);
+                    self.changed.done(&changed);
+                }
             }
             last = Some(changed);
             // There may be many policies, and reading one is work.
             tokio::task::yield_now().await;
         }
-        Ok(lack)
+        let mut failed = self.failed.values();
+        failed
+            .next()
+            .map_or(Ok(lack), |first| Err(first.error.clone()))
+    }
+
+    /// Records that a policy is to be tried again, and when.
+    fn note_failure(&mut self, name: &str, error: ReconcileError) {
+        let last = self.failed.get(name).map(|last| last.pause);
+        let pause = last.map_or(FIRST_PAUSE, |last| MAX_PAUSE.min(2 * last));
+        let failed = FailedCheck {
+            error,
+            pause,
+            again: self.hosted.state.clock.now().plus(pause),
+        };
+        self.failed.insert(name.to_owned(), failed);
     }
 
     async fn check(&mut self, changed: &ChangedObject) -> Result<Checked, ReconcileError> {
@@ -198,3 +250,7 @@ fn observed(policy: &Value) -> i64 {
         .as_i64()
         .unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "type_checks_tests.rs"]
+mod tests;
