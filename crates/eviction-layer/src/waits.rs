@@ -162,8 +162,11 @@ impl BudgetWaits {
         // Under the lock under which evictions join: one that joins now is either among these budgets, or finds
         // that nobody reads, and begins to.
         state.is_followed = !budgets.is_empty();
-        if budgets.is_empty() {
-            state.new.clear();
+        // Nobody waits for the others any more, so they are not read, which would remove them.
+        let WaitState { waiting, new, .. } = &mut *state;
+        if !new.is_empty() {
+            let followed: BTreeSet<&BudgetName> = waiting.budgets().collect();
+            new.retain(|budget| followed.contains(budget));
         }
         budgets
     }
@@ -460,6 +463,22 @@ mod tests {
         drop(other);
         assert_eq!(waits.followed(), []);
         assert_eq!(announced(at(200), &[]), None);
+    }
+
+    #[test]
+    fn budgets_that_nobody_waits_for_any_more_are_not_kept() {
+        let waits = waits();
+        let first = waits.join(&foo(), wait("a", "p0")).unwrap();
+        for number in 0..1000 {
+            let other = BudgetName {
+                name: format!("other-{number}"),
+                ..foo()
+            };
+            drop(waits.join(&other, wait("a", "p1")).unwrap());
+            assert_eq!(waits.followed(), [foo()]);
+        }
+        assert_eq!(lock(&waits.state).new, BTreeSet::from([foo()]));
+        drop(first);
     }
 
     #[tokio::test]
