@@ -51,6 +51,7 @@ impl<W: Copy> QueueSet<W> {
             Semantics::Improved if exempt => entry.work.initial_seats,
             Semantics::Improved => entry.work.initial_seats.min(limit),
         };
+        debug_assert!(entry.seats > 0, "what executes holds a seat");
         self.sums.seats_in_use += entry.seats;
         self.sums.executing += 1;
         self.counters.dispatched += 1;

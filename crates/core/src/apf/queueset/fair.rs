@@ -75,7 +75,8 @@ impl<W: Copy> QueueSet<W> {
         arriving: Option<u32>,
         events: &mut QueueSetEvents<W>,
     ) {
-        while self.sums.waiting > 0 {
+        // At a limit of 0 no seats can be displaced either, and whatever started would hold none.
+        while self.sums.waiting > 0 && self.limit > 0 {
             if self.sums.seats_in_use >= self.limit && self.lingering.seats() == 0 {
                 return;
             }

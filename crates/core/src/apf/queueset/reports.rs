@@ -371,6 +371,8 @@ impl<W: Copy> QueueSet<W> {
         );
         assert_eq!(sums.waiting as usize, count(Phase::Waiting), "waiting");
         assert_eq!(self.lingering.len(), count(Phase::Lingering), "lingering");
+        let mut executing = self.entries.iter().filter(|e| e.phase == Phase::Executing);
+        assert!(executing.all(|e| e.seats > 0), "executing without a seat");
         let lingering = self.lingering.seats();
         assert_eq!(u64::from(lingering), sum(Phase::Lingering), "lingering");
         assert!(self.lingering.displaced() <= lingering, "displaced");

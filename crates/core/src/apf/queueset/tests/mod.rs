@@ -3,6 +3,7 @@
 mod arrivals;
 mod drains;
 mod example;
+mod limits;
 mod memory;
 mod places;
 mod random;

@@ -51,7 +51,7 @@ fn play_random_trace(seed: u64) {
                 stage.set.note_elsewhere(at(now), &elsewhere, &mut events);
             }
             _ => {
-                let limit = u32::try_from(random.within(1..9)).unwrap();
+                let limit = u32::try_from(random.within(0..9)).unwrap();
                 stage.set.set_limit(at(now), limit, limit, &mut events);
             }
         }
