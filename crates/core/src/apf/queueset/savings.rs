@@ -33,17 +33,22 @@ impl<W: Copy> QueueSet<W> {
         // Where a request waits, a flow is active.
         let all = self.sums.seats_in_use;
         let advancing = all.saturating_sub(self.sums.catching_up);
-        let work = SeatSeconds::product(advancing, elapsed).units();
-        let mut work = self.flows.divide_by_weight(work);
+        let mut work = SeatSeconds::product(advancing, elapsed).units();
         if self.lingering.displaced() > 0 {
             // More seats are counted than there are: each for the part that it has of those.
-            work = work / u64::from(all.max(1)) * u64::from(self.seats_in_use());
+            let part = u128::from(work) * u128::from(self.seats_in_use()) / u128::from(all.max(1));
+            work = u64::try_from(part).unwrap_or(u64::MAX);
         }
         if self.sums.seats_in_use < self.limit {
             let free = SeatSeconds::product(self.limit - self.sums.seats_in_use, elapsed);
             self.blocked.pass(free);
         }
-        self.virtual_time.follow(SeatSeconds::from_units(work));
+        // With many flows and events each receives little at a time: what does not divide is kept for the next time.
+        let work = work.saturating_add(self.virtual_time.undivided());
+        let each = self.flows.divide_by_weight(work);
+        let undivided = work.saturating_sub(self.flows.times_weight(each));
+        self.virtual_time.keep_undivided(undivided);
+        self.virtual_time.follow(SeatSeconds::from_units(each));
     }
 
     /// Virtual time is at least the start of `next`, which is dispatched in turn.

@@ -17,6 +17,8 @@ const IMPLAUSIBLE: u64 = EPOCH / 100;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct VirtualTime {
     r: SeatSeconds,
+    /// Work of all active flows together by which it has not advanced yet, in units of seat-seconds: less than one for each.
+    undivided: u64,
 }
 
 impl VirtualTime {
@@ -41,6 +43,16 @@ impl VirtualTime {
     /// Each flow of weight 1 has received `work`.
     pub(super) fn follow(&mut self, work: SeatSeconds) {
         self.r = self.r.plus(work);
+    }
+
+    /// What was [kept](Self::keep_undivided).
+    pub(super) fn undivided(self) -> u64 {
+        self.undivided
+    }
+
+    /// So much work of all active flows together, in units of seat-seconds, is less than one unit for each: it counts the next time.
+    pub(super) fn keep_undivided(&mut self, work: u64) {
+        self.undivided = work;
     }
 
     pub(super) fn check_plausible(total_work: SeatSeconds) {

@@ -380,6 +380,42 @@ fn virtual_time_advances_although_seats_of_a_flow_far_behind_it_are_displaced() 
     assert!(passed.units() + 1_000 >= least, "{passed} of {least}");
 }
 
+/// What virtual time passes in a second of so many steps, while 2 000 tenants wait for four seats, and requests execute in the place of
+/// four others that linger.
+fn passed_in_a_second_of(steps: u64) -> u64 {
+    let mut set = improved(queues(64, 500, 8), 4);
+    let mut events = QueueSetEvents::default();
+    let writes = [0; 4].map(|_| {
+        let arriving = arriving("w", HEAVY, write(1_000_000));
+        match set.arrive(ms(0), arriving, &mut events) {
+            Admission::Execute(id) => id,
+            other => panic!("a seat is free: {other:?}"),
+        }
+    });
+    for id in writes {
+        set.finish(ms(10), id, &mut events);
+    }
+    for tenant in 0..2_000 {
+        let hash = Random::seeded(tenant).number();
+        set.arrive(ms(10), arriving("r", hash, Work::ONE), &mut events);
+    }
+    assert_eq!(set.lingering.displaced(), 4);
+    let before = set.virtual_time.r();
+    for step in 1..=steps {
+        set.tick(at(10_000 + 1_000_000 * step / steps), &mut events);
+    }
+    set.check_invariants();
+    set.virtual_time.r().minus(before).units()
+}
+
+#[test]
+fn virtual_time_does_not_depend_on_how_often_it_is_looked_at_while_seats_are_displaced() {
+    let [once, often] = [1, 100_000].map(passed_in_a_second_of);
+    let least = SeatSeconds::product(4, SECOND).units() / 2_100;
+    assert!(once >= least, "{once} of {least}");
+    assert!(once.abs_diff(often) <= once / 100, "{often}, not {once}");
+}
+
 /// The requests of a client of long ones have made the usual request a long one. Then one comes back to what has become a full level that
 /// it may use together with a client that has more waiting.
 #[test]
