@@ -196,7 +196,7 @@ impl<W: Copy> Level<W> {
         tenant_weight: u32,
         out: &mut Decisions<W>,
     ) {
-        self.adjust(out, |set, events| {
+        self.adjust(now, out, |set, events| {
             set.set_tenant_weight(now, tenant_weight, events);
             set.configure(now, semantics, discipline, events);
         });
@@ -204,14 +204,14 @@ impl<W: Copy> Level<W> {
 
     /// Changes the current limit; `denominator` is what the ratio metrics divide by. A level at rest stays at rest.
     pub fn set_limit(&self, now: Time, limit: Seats, denominator: Seats, out: &mut Decisions<W>) {
-        self.adjust(out, |set, events| {
+        self.adjust(now, out, |set, events| {
             set.set_limit(now, limit, denominator, events);
         });
     }
 
     /// What happens at the other gateways of the fleet in this level, from `now` on.
     pub fn note_elsewhere(&self, now: Time, elsewhere: &LevelElsewhere, out: &mut Decisions<W>) {
-        self.adjust(out, |set, events| {
+        self.adjust(now, out, |set, events| {
             set.note_elsewhere(now, elsewhere, events);
         });
     }
@@ -261,7 +261,7 @@ impl<W: Copy> Level<W> {
         result
     }
 
-    /// From now on the level looks at this lease with each event, and its limit is at most what the lease leaves to it once that
+    /// From now on the level looks at this lease with each event and adjustment, and its limit is at most what the lease leaves to it once that
     /// has ended.
     pub(super) fn set_lease(&self, lease: LevelLease) {
         let mut guarded = lock(&self.shared.guarded);
@@ -282,14 +282,19 @@ impl<W: Copy> Level<W> {
         result
     }
 
-    /// An adjustment, which changes nothing about the demand of a level in which nothing waits.
+    /// An adjustment at `now`, which changes nothing about the demand of a level in which nothing waits.
     fn adjust(
         &self,
+        now: Time,
         out: &mut Decisions<W>,
         act: impl FnOnce(&mut QueueSet<W>, &mut QueueSetEvents<W>),
     ) {
         let mut events = QueueSetEvents::default();
-        act(&mut lock(&self.shared.guarded).set, &mut events);
+        let mut guarded = lock(&self.shared.guarded);
+        // It may dispatch, for example to seats that have lingered.
+        guarded.keep_to_lease(now);
+        act(&mut guarded.set, &mut events);
+        drop(guarded);
         self.collect(&mut events, out);
     }
 
@@ -329,19 +334,23 @@ impl<W: Copy> Guarded<W> {
     /// Apart, because without leases it happens once per rebalancing at most.
     #[cold]
     fn prepare(&mut self, now: Time) -> Option<ChangeNotice> {
-        let mut following = None;
-        if let Some(lease) = self.lease.as_deref() {
-            if !lease.lease.holds(now.max(self.set.now())) {
-                self.set.cut_limit(now, lease.after);
-            }
-            following = Some(lease.notice());
-        }
+        self.keep_to_lease(now);
+        let following = self.lease.as_deref().map(LevelLease::notice);
         let notice = std::mem::replace(&mut self.notice, following)?;
         if !notice.ends_rest() {
             return None;
         }
         self.set.take_demand(notice.last_read());
         Some(notice)
+    }
+
+    /// If the level has a lease that has ended at `now`, its limit is at most what is left to it after that.
+    fn keep_to_lease(&mut self, now: Time) {
+        if let Some(lease) = self.lease.as_deref()
+            && !lease.lease.holds(now.max(self.set.now()))
+        {
+            self.set.cut_limit(now, lease.after);
+        }
     }
 }
 

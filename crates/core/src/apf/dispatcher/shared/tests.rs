@@ -1,5 +1,7 @@
 //! What executes stays within the part of this gateway, whatever changes.
 
+mod lease;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::json;
@@ -102,14 +104,17 @@ impl World {
 
     /// A flow of this level received so many seat-milliseconds at other gateways.
     fn note_received(&mut self, level: &str, flow: u64, seat_millis: u64) {
-        let mut out = Decisions::default();
-        let of_level = |name: &str| LevelElsewhere {
+        self.note_elsewhere(|name| LevelElsewhere {
             received: (name == level)
                 .then_some((flow, seat_millis))
                 .into_iter()
                 .collect(),
             tenants: Vec::new(),
-        };
+        });
+    }
+
+    fn note_elsewhere(&mut self, of_level: impl Fn(&str) -> LevelElsewhere) {
+        let mut out = Decisions::default();
         self.dispatcher
             .note_elsewhere(at(self.now), of_level, &mut out);
         self.take(out);
