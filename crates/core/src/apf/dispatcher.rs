@@ -421,6 +421,19 @@ impl<W: Copy> PolicyView<W> {
         waiter: W,
         out: &mut Decisions<W>,
     ) -> Arrival<W> {
+        self.arrive_with_check(now, flow, work, waiter, || true, out)
+    }
+
+    /// The same, for a request that may not wait unless `may_wait` returns true: see [`Level::arrive_with_check`].
+    pub fn arrive_with_check(
+        &self,
+        now: Time,
+        flow: &Flow,
+        work: Work,
+        waiter: W,
+        may_wait: impl FnOnce() -> bool,
+        out: &mut Decisions<W>,
+    ) -> Arrival<W> {
         let schema = self.schema_id(flow.schema).0;
         let arriving = ArrivingRequest {
             waiter,
@@ -429,7 +442,8 @@ impl<W: Copy> PolicyView<W> {
             tenant: flow.tenant,
             work,
         };
-        self.level(flow.level).arrive(now, arriving, out)
+        let level = self.level(flow.level);
+        level.arrive_with_check(now, arriving, may_wait, out)
     }
 }
 

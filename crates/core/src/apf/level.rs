@@ -2,7 +2,8 @@
 //!
 //! A [`Level`] is a [`QueueSet`] with its own lock; levels share none. The lock is held for a few hundred
 //! nanoseconds and never while something is woken, logged, allocated or looked up by name: decisions about
-//! others are collected and handed out after it is released.
+//! others are collected and handed out after it is released. The exception is a request that could take the place of another in a full
+//! queue: whether it may wait is asked under the lock ([`Level::arrive_with_check`]).
 //!
 //! A [`Ticket`] is the right to execute. It is given back exactly once, by [`Ticket::finish`]; the
 //! owner ensures this however the request ends, by a panic or a disconnected client, too.
@@ -157,8 +158,20 @@ impl<W: Copy> Level<W> {
         arriving: ArrivingRequest<W>,
         out: &mut Decisions<W>,
     ) -> Arrival<W> {
+        self.arrive_with_check(now, arriving, || true, out)
+    }
+
+    /// The same, for a request that may not wait unless `may_wait` returns true. That is called at most once, under the lock, and only
+    /// where the request would take the [place](Decisions::replaced) of another one; so it must be quick, and must not use a level.
+    pub fn arrive_with_check(
+        &self,
+        now: Time,
+        arriving: ArrivingRequest<W>,
+        may_wait: impl FnOnce() -> bool,
+        out: &mut Decisions<W>,
+    ) -> Arrival<W> {
         let (admission, replaced, queue_length) = self.with(now, out, |now, set, events| {
-            let admission = set.arrive(now, arriving, events);
+            let admission = set.arrive_with_check(now, arriving, may_wait, events);
             (admission, events.replaced, events.queue_length)
         });
         debug_assert!(

@@ -1,16 +1,18 @@
 //! Admits requests: each gets a seat, waits for one in a queue, or is rejected.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
 
 use super::{
     core_policy::CorePolicy,
     gate::Gate,
     queued::{QueuedRequest, overdue_at},
+    queued_heads::NoRoomForHead,
     seat::{Hold, Seat},
     settings::Enforcement,
     wait_limit::wait_deadline,
     waiters::Waiter,
 };
+use fairgate_base::account::ByteShare;
 use fairgate_call::{Call, ExecutionSeats, FlowRejection, RequestKind, UnenforcedDecision};
 use fairgate_core::{
     apf::{
@@ -46,6 +48,8 @@ struct NewRequest<'a> {
     until: Time,
     /// Whether it has taken the place of another request.
     replaces: bool,
+    /// What is charged for its head, if it has.
+    head: Cell<Option<ByteShare>>,
 }
 
 impl Gate {
@@ -67,7 +71,16 @@ impl Gate {
         let waiter = self.waiters.borrow_mut().insert(&call.digest, now);
         let until = wait_deadline(call.received, call.deadline, policy.request_timeout);
         let mut out = Decisions::default();
-        let arrival = policy.view.arrive(now, &flow, work, waiter, &mut out);
+        let head = Cell::new(None);
+        // Who would then be refused after all must not take the place of another.
+        let may_wait = || {
+            call.request.body().may_wait(&call.digest.user)
+                && (self.flow_control().queued_heads.enter(call)).is_ok_and(|share| {
+                    head.set(share);
+                    true
+                })
+        };
+        let arrival = (policy.view).arrive_with_check(now, &flow, work, waiter, may_wait, &mut out);
         let (queue_length, replaces) = (out.queue_length, out.replaced.is_some());
         // An arrival can dispatch others as well, to seats whose additional latency has just passed. They are
         // woken here, after the level's lock was released, whether or not this request is admitted.
@@ -85,6 +98,7 @@ impl Gate {
             now,
             until,
             replaces,
+            head,
         };
         self.decide(arrival, &request)
     }
@@ -199,14 +213,19 @@ impl Gate {
         place: QueuePlace<Waiter>,
         request: &NewRequest<'_>,
     ) -> Result<Box<QueuedRequest>, RejectReason> {
-        // Who has taken the place of another request waits in its stead, and not in addition to it.
-        let most_queued = if request.replaces {
-            u32::MAX
+        let call = request.call;
+        let (head, has_room, most_queued) = if request.replaces {
+            // It was checked before. And it waits in the stead of the other, not in addition to it.
+            (request.head.take(), true, u32::MAX)
         } else {
-            request.policy.max_queued
+            match self.flow_control().queued_heads.enter(call) {
+                Ok(head) => {
+                    let has_room = call.request.body().may_wait(&call.digest.user);
+                    (head, has_room, request.policy.max_queued)
+                }
+                Err(NoRoomForHead) => (None, false, 0),
+            }
         };
-        let head = self.flow_control().queued_heads.enter(request.call);
-        let has_room_for_head = head.is_ok();
         let queued = Box::new(QueuedRequest {
             gate: Rc::clone(self),
             policy: Arc::clone(&request.policy),
@@ -220,13 +239,11 @@ impl Gate {
             timer: Box::pin(tokio::time::sleep_until(
                 self.clock().instant(request.until),
             )),
-            head: head.unwrap_or_default(),
+            head,
         });
         // The limit of waiting requests over all levels is checked last, because only here it is certain that
         // the request has to wait: most requests never touch the counter that all cores share.
-        let call = request.call;
-        let may_wait = has_room_for_head && call.request.body().may_wait(&call.digest.user);
-        if may_wait && self.flow_control().enter_queue(most_queued) {
+        if has_room && self.flow_control().enter_queue(most_queued) {
             self.cells.waiting(queued.access()).enter();
             return Ok(queued);
         }

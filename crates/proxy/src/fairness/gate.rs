@@ -381,3 +381,6 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -246,6 +246,18 @@ impl<W: Copy> QueueSet<W> {
         arriving: ArrivingRequest<W>,
         events: &mut QueueSetEvents<W>,
     ) -> Admission {
+        self.arrive_with_check(now, arriving, || true, events)
+    }
+
+    /// The same, for a request that may not wait unless `may_wait` returns true. That is only called, once, before another request is
+    /// refused for this one.
+    pub fn arrive_with_check(
+        &mut self,
+        now: Time,
+        arriving: ArrivingRequest<W>,
+        may_wait: impl FnOnce() -> bool,
+        events: &mut QueueSetEvents<W>,
+    ) -> Admission {
         self.advance(now, events);
         let admission = match self.discipline {
             Discipline::Exempt => Admission::Execute(self.start_queueless(arriving)),
@@ -266,7 +278,7 @@ impl<W: Copy> QueueSet<W> {
                 self.refuse(RejectReason::ConcurrencyLimit)
             }
             Discipline::Queue { queuing, dealer } => {
-                self.arrive_in_queue(&queuing, dealer, arriving, events)
+                self.arrive_in_queue(&queuing, dealer, arriving, may_wait, events)
             }
         };
         self.account();
@@ -278,6 +290,7 @@ impl<W: Copy> QueueSet<W> {
         queuing: &Queuing,
         dealer: Dealer,
         arriving: ArrivingRequest<W>,
+        may_wait: impl FnOnce() -> bool,
         events: &mut QueueSetEvents<W>,
     ) -> Admission {
         let starts = self.sums.waiting == 0
@@ -291,7 +304,7 @@ impl<W: Copy> QueueSet<W> {
             return Admission::Execute(self.entries.id(index));
         }
         if self.is_full(slot, queuing) {
-            match self.take_place(slot, &arriving, events) {
+            match self.take_place(slot, &arriving, may_wait, events) {
                 Some(free) => slot = free,
                 None => return self.refuse(RejectReason::QueueFull),
             }

@@ -8,6 +8,7 @@
 //! - it is at least twice as long as the line that the arriving request begins, and
 //! - it has at least its part, by weight, of all that waits in the level.
 //!
+//! Nor does it for a request that may not wait, because there is no room for what its client sends: both would be refused.
 //! So the only waiting request of a flow of weight 1 is never refused for another, and the names of one tenant, which get lighter
 //! as they become more, take no more places than one tenant may.
 //!
@@ -32,13 +33,14 @@ const UNIT: u64 = 1 << 16;
 
 impl<W: Copy> QueueSet<W> {
     /// Refuses a waiting request for one that arrives and finds its queue, that of the slot `full`, at its limit. Returns the slot
-    /// of the queue in which there is a place now; `None` if the arriving request is to be refused. O(1): at most [`MOST_DRAWS`]
-    /// requests are looked at.
+    /// of the queue in which there is a place now; `None` if the arriving request is to be refused. Nobody is refused for one that then
+    /// may not wait itself, which `may_wait` says. O(1): at most [`MOST_DRAWS`] requests are looked at.
     #[cold]
     pub(super) fn take_place(
         &mut self,
         full: u32,
         arriving: &ArrivingRequest<W>,
+        may_wait: impl FnOnce() -> bool,
         events: &mut QueueSetEvents<W>,
     ) -> Option<u32> {
         if self.semantics == Semantics::Compatible {
@@ -57,7 +59,7 @@ impl<W: Copy> QueueSet<W> {
             None => self.flows.weight_of_another(arriving.tenant),
         };
         let least = weight.divide(UNIT).saturating_mul(TIMES_AS_LONG);
-        if !self.find_long_line(least) {
+        if !self.find_long_line(least) || !may_wait() {
             return None;
         }
         Some(self.refuse_newest(self.longest, events))

@@ -47,11 +47,20 @@ impl FullLevel {
     }
 
     fn arrive(&mut self, flow: u64, tenant: u64) -> Outcome {
+        self.arrive_with_check(flow, tenant, || true)
+    }
+
+    fn arrive_with_check(
+        &mut self,
+        flow: u64,
+        tenant: u64,
+        may_wait: impl FnOnce() -> bool,
+    ) -> Outcome {
         let number = self.next;
         self.next += 1;
         let mut events = QueueSetEvents::default();
         let arriving = request(number, flow, tenant);
-        let admission = self.set.arrive(Time::ZERO, arriving, &mut events);
+        let admission = (self.set).arrive_with_check(Time::ZERO, arriving, may_wait, &mut events);
         self.set.check_invariants();
         assert!(events.dispatched.is_empty(), "the seat is taken");
         let replaced = events.replaced.map(|number| {
@@ -334,5 +343,26 @@ fn a_flow_that_is_alone_gives_up_a_place_however_many_its_tenant_has_elsewhere()
             Outcome::Replaces(0, 7),
             "{elsewhere} elsewhere"
         );
+    }
+}
+
+#[test]
+fn nobody_is_refused_for_a_request_that_may_not_wait_and_only_then_it_is_asked() {
+    let mut level = FullLevel::new(Semantics::Improved, 4, &[(1, 1, 4)]);
+    assert_eq!(level.arrive_with_check(2, 2, || false), Outcome::Refused);
+    assert_eq!(level.set.summary().waiting, 4);
+    // It would be refused in any case.
+    let never = || -> bool { panic!("nobody would be refused for it") };
+    assert_eq!(level.arrive_with_check(1, 1, never), Outcome::Refused);
+    assert!(matches!(level.arrive(2, 2), Outcome::Replaces(1, _)));
+    let mut level = FullLevel::new(Semantics::Compatible, 4, &[(1, 1, 4)]);
+    assert_eq!(level.arrive_with_check(2, 2, never), Outcome::Refused);
+    // Where there is a place, or a seat, too.
+    let mut set = QueueSet::new(Semantics::Improved, queues(1, 1, 1), 1, Time::ZERO);
+    for (number, executes) in [(0, true), (1, false)] {
+        let mut events = QueueSetEvents::default();
+        let arriving = request(number, number.into(), number.into());
+        let admission = set.arrive_with_check(Time::ZERO, arriving, never, &mut events);
+        assert_eq!(matches!(admission, Admission::Execute(_)), executes);
     }
 }
