@@ -216,6 +216,8 @@ fn owns(hosted: &Hosted, path: &str) -> bool {
 
 /// Serves a hosted call within its deadline.
 async fn serve(shared: Rc<Shared>, mut call: Call) -> Result<Reply, Refusal> {
+    // It continues on the control runtime if the client disconnects.
+    call.context.is_served_here.set(true);
     let body = std::mem::replace(call.request.body_mut(), ClientBody::empty());
     let deadline = call.deadline.map(|deadline| shared.clock.instant(deadline));
     let mut request = ApiRequest::of_last(&mut call);

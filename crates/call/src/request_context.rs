@@ -113,9 +113,12 @@ pub struct RequestContext {
     pub flow_uids: OnceCell<FlowUids>,
     /// How far the request got.
     pub progress: Cell<RequestProgress>,
-    /// Whether the request was not carried out, although it held a seat: a layer inside flow control refused it, or its client did
-    /// not send the whole body. Its duration says nothing about others, and it causes no watch events.
+    /// Whether the request was not carried out, although it held a seat: a layer inside flow control refused it, it ended before it
+    /// was sent upstream, or its client did not send the whole body. Its duration says nothing about others, and it causes no watch
+    /// events.
     pub is_refused: Cell<bool>,
+    /// Whether the gateway itself carries the request out. Then its [progress](Self::progress) does not show how far it got.
+    pub is_served_here: Cell<bool>,
     /// Whether the client did not send its whole body, which also truncated what the upstream was sent.
     /// The gateway then resets the request itself. If the response had begun, its failure after that does not show that the
     /// upstream is done with it.

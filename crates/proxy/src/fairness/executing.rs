@@ -174,6 +174,11 @@ fn is_in_upstream(context: &RequestContext) -> bool {
     )
 }
 
+/// Whether the request was certainly not carried out, because nothing of it was sent.
+fn is_unsent(context: &RequestContext) -> bool {
+    context.progress.get() == RequestProgress::NotSent && !context.is_served_here.get()
+}
+
 /// The client disconnected before the reply began. If the upstream may be working on the request, what it holds is not
 /// free yet.
 impl<F> Drop for ExecutingRequest<F>
@@ -186,6 +191,9 @@ where
             return;
         };
         held.client_gone();
+        if is_unsent(&self.context) {
+            self.context.is_refused.set(true);
+        }
         if !is_in_upstream(&self.context) || std::thread::panicking() {
             return;
         }
@@ -207,14 +215,14 @@ impl HeldResources {
         }
     }
 
-    /// Whether a request that failed before its response began is carried out as a whole or not at all. Then one whose body the
-    /// client did not complete was not, which this notes. A stream is not: the upstream works on what has arrived of it.
+    /// Whether a request that failed before its response began is carried out as a whole or not at all. Then one that was not sent, or
+    /// whose body the client did not complete, was not, which this notes. A stream is not: the upstream works on what has arrived of it.
     fn is_carried_out_whole(&self, context: &RequestContext) -> bool {
         let is_incomplete = context.client_body_failed.get() && is_in_upstream(context);
         match self {
             Self::LongRunning(_) => !is_incomplete,
             Self::Nothing | Self::Seat(_) | Self::Watch(_) => {
-                if is_incomplete {
+                if is_incomplete || is_unsent(context) {
                     context.is_refused.set(true);
                 }
                 true

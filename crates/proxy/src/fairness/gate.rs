@@ -245,7 +245,7 @@ impl Gate {
             Ok(Some(waker)) => waker.wake(),
             Ok(None) => {}
             // The request no longer exists, so its ticket is returned here.
-            Err(ticket) => self.finish(ticket),
+            Err(ticket) => self.finish_unused(ticket),
         }
     }
 
@@ -261,7 +261,7 @@ impl Gate {
     /// taken away as overdue.
     pub(super) fn end_execution(self: &Rc<Self>, waiter: Waiter, took: Duration, is_refused: bool) {
         match self.take_ticket(waiter) {
-            Some(ticket) if is_refused => self.finish_by(ticket, Ticket::finish_refused),
+            Some(ticket) if is_refused => self.finish_unused(ticket),
             Some(ticket) => {
                 self.starts.executed(ticket.level(), took);
                 self.finish(ticket);
@@ -271,7 +271,12 @@ impl Gate {
         self.remove(waiter, None);
     }
 
-    /// Returns a ticket.
+    /// Returns a ticket by which nothing was carried out.
+    fn finish_unused(self: &Rc<Self>, ticket: Ticket<Waiter>) {
+        self.finish_by(ticket, Ticket::finish_refused);
+    }
+
+    /// Returns the ticket of a request that has executed.
     fn finish(self: &Rc<Self>, ticket: Ticket<Waiter>) {
         self.finish_by(ticket, Ticket::finish);
     }
@@ -309,7 +314,7 @@ impl Gate {
     pub(super) fn remove(self: &Rc<Self>, waiter: Waiter, place: Option<QueuePlace<Waiter>>) {
         let untaken = self.waiters.borrow_mut().remove(waiter);
         if let Some(ticket) = untaken {
-            self.finish(ticket);
+            self.finish_unused(ticket);
         } else if let Some(place) = place {
             let mut out = Decisions::default();
             place.cancel(self.now(), &mut out);
@@ -321,7 +326,7 @@ impl Gate {
     pub(super) fn hold(self: &Rc<Self>, waiter: Waiter, ticket: Ticket<Waiter>, until: Time) {
         let held = self.waiters.borrow_mut().hold(waiter, ticket, until);
         if let Err(ticket) = held {
-            self.finish(ticket);
+            self.finish_unused(ticket);
         }
     }
 

@@ -1,5 +1,7 @@
 //! What becomes of requests that may not wait.
 
+mod unsent;
+
 use std::{convert::Infallible, future::pending};
 
 use bytes::Bytes;
