@@ -38,7 +38,7 @@ use self::{
     client_connection::ClientConnection,
     connection_service::ConnectionService,
     disconnect::ClientDisconnect,
-    driving::{DriveEnd, drive, drive_until_idle, ends_within},
+    driving::{DriveEnd, drive, drive_until_idle},
     http1_connection::serve_http1,
     shared_socket::SharedSocket,
     stall_limits::StallLimits,
@@ -265,16 +265,17 @@ async fn serve_streams<S>(
     }
     // Idle for too long, or the gateway is shutting down.
     connection.as_mut().graceful_shutdown();
-    if requests.active.get() == 0 && core.phase.get() < DrainPhase::Stopping {
-        let last = drive(
-            core,
-            DrainPhase::Ended,
-            client_disconnected,
-            requests,
-            connection,
-        );
-        ends_within(settings.handshake_timeout, last).await;
-    } else {
+    // Until the client has confirmed that, it may send requests. They are served to their end, and it has as long again after each.
+    let end = drive_until_idle(
+        core,
+        client_disconnected,
+        requests,
+        connection.as_mut(),
+        settings.handshake_timeout,
+        core.clock.now(),
+    )
+    .await;
+    if end == DriveEnd::Draining {
         drive(
             core,
             DrainPhase::Ended,
@@ -285,3 +286,6 @@ async fn serve_streams<S>(
         .await;
     }
 }
+
+#[cfg(test)]
+mod idle_tests;
