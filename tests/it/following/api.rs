@@ -29,8 +29,10 @@ pub(super) struct State {
     objects: BTreeMap<(String, String), Value>,
     /// All watch events since `oldest`, with their revision and resource.
     history: Vec<(u64, String, Value)>,
-    /// A watch from an older revision gets a 410.
+    /// A watch from an older revision gets a 410, as an event of the watch.
     oldest: u64,
+    /// It gets that as the response instead.
+    pub(super) refuses_old_watches: bool,
     /// Open watches, with their resource.
     watches: Vec<(String, EventSender)>,
     down: bool,
@@ -46,6 +48,7 @@ impl Api {
             objects: BTreeMap::new(),
             history: Vec::new(),
             oldest: 0,
+            refuses_old_watches: false,
             watches: Vec::new(),
             down: false,
             ends_watches_at_once: false,
@@ -177,6 +180,9 @@ impl State {
             .split('&')
             .find_map(|pair| pair.strip_prefix("resourceVersion="));
         let from: u64 = from.unwrap().parse().unwrap();
+        if from < self.oldest && self.refuses_old_watches {
+            return status(410, "too old resource version");
+        }
         let (sender, body) = upstream::streamed();
         if from < self.oldest {
             let gone = json!({"kind": "Status", "apiVersion": "v1", "code": 410, "reason": "Expired",

@@ -236,23 +236,26 @@ async fn while_the_upstream_is_gone_nothing_changes_and_afterwards_missed_change
 
 #[tokio::test]
 async fn after_a_watch_that_is_too_old_the_objects_are_listed_again() {
-    let (api, upstream) = Api::start();
-    api.put_level("a", 1);
-    let mut followed = Followed::start(upstream.address);
-    followed.next().await;
-    followed.in_sync().await;
-    api.end_watches();
-    api.put_level("b", 2);
-    api.delete_level("a");
-    api.compact();
-    let before = lists(&upstream);
-    assert_eq!(shares(&followed.next().await.objects()), [("b", 2)]);
-    assert!(lists(&upstream) > before);
-    api.put_level("c", 3);
-    assert_eq!(
-        shares(&followed.next().await.objects()),
-        [("b", 2), ("c", 3)]
-    );
+    for is_refused in [false, true] {
+        let (api, upstream) = Api::start();
+        api.with(|state| state.refuses_old_watches = is_refused);
+        api.put_level("a", 1);
+        let mut followed = Followed::start(upstream.address);
+        followed.next().await;
+        followed.in_sync().await;
+        api.end_watches();
+        api.put_level("b", 2);
+        api.delete_level("a");
+        api.compact();
+        let before = lists(&upstream);
+        assert_eq!(shares(&followed.next().await.objects()), [("b", 2)]);
+        assert!(lists(&upstream) > before);
+        api.put_level("c", 3);
+        assert_eq!(
+            shares(&followed.next().await.objects()),
+            [("b", 2), ("c", 3)]
+        );
+    }
 }
 
 #[tokio::test]

@@ -215,8 +215,11 @@ impl<K: KeptFields> Informer<K> {
                     self.note(&event);
                     return Ok(event);
                 }
-                // The watch begins again with a list.
-                Some(Err(WatchError::Refused { code: 410, .. })) => self.begin_pause(),
+                // The watcher lists by itself only if the watch was open. One that was refused it asks for again, at the same revision.
+                Some(Err(WatchError::Refused { code: 410, .. })) => {
+                    self.list_again();
+                    self.begin_pause();
+                }
                 Some(Err(error)) => return Err(self.failed(error)),
                 None => {
                     self.list_again();
@@ -401,6 +404,20 @@ mod tests {
         assert_eq!(informer.health.failure(), why);
         // The new one begins from the start.
         assert!(matches!(informer.next().await, Ok(Event::Init)));
+    }
+
+    /// The revision may also be gone before the watch is open.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_refused_as_too_old_begins_with_a_list() {
+        let status = kube::core::Status::failure("too old", "Expired").with_code(410);
+        let refused = watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed()));
+        let mut informer = informer(vec![Ok(Event::Init), Ok(Event::InitDone), Err(refused)]);
+        for _ in 0..2 {
+            informer.next().await.unwrap();
+        }
+        let hour = Duration::from_secs(3600);
+        let next = tokio::time::timeout(hour, informer.next()).await;
+        assert!(matches!(next, Ok(Ok(Event::Init))), "{next:?}");
     }
 
     #[tokio::test(start_paused = true)]
