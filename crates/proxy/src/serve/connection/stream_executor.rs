@@ -108,10 +108,11 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{pin::pin, time::Duration};
 
     use fairgate_call::RequestKind;
     use http::Method;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::serve::settings::ServeSettings;
@@ -131,17 +132,20 @@ mod tests {
             let request = Rc::new(RequestContext::new(Method::GET, None, 0));
             request.kind.set(kind);
             request.reply_activity.set(BodyActivity::Data);
-            let stream = StreamTask {
+            let mut stream = pin!(StreamTask {
                 task: std::future::pending(),
                 request: Some(request),
                 limits: StallLimits::of(&settings),
                 stalled: None,
                 timer: None,
-            };
-            let begun = Instant::now();
-            stream.await;
-            // To the millisecond: a timer of tokio is no finer.
-            assert_eq!(begun.elapsed().as_secs(), limit.as_secs(), "{kind:?}");
+            });
+            // A timer of tokio is no finer than a millisecond.
+            let second = Duration::from_secs(1);
+            assert!(
+                timeout(limit - second, stream.as_mut()).await.is_err(),
+                "{kind:?}"
+            );
+            assert!(timeout(second * 2, stream).await.is_ok(), "{kind:?}");
         }
     }
 }
