@@ -220,7 +220,7 @@ fn sent_by_many(name: &str, change: impl Fn(&Watched, u64) -> usize, ty: &str) {
         let (first, _) = watched.write(name, 2000, None, "first");
         let query = format!("watch=1&resourceVersion={first}{query}");
         let mut watches: Vec<_> = (0..10).map(|_| watched.watch(&query)).collect();
-        let length = change(&watched, first) as i64;
+        let length = i64::try_from(change(&watched, first)).unwrap();
         for (number, watch) in watches.iter_mut().enumerate() {
             let (bytes, used) = watched.next(watch);
             assert_eq!(events(&bytes), [(ty.to_owned(), name.to_owned())]);
@@ -229,7 +229,7 @@ fn sent_by_many(name: &str, change: impl Fn(&Watched, u64) -> usize, ty: &str) {
                 used.bytes_current < 3 * length,
                 "{query} {number}: {used:?}"
             );
-            let copied = (used.bytes_total as i64) < 3 * length;
+            let copied = i64::try_from(used.bytes_total).unwrap() < 3 * length;
             assert!(copied || number == 0, "{query} {number}: {used:?}");
         }
     }
