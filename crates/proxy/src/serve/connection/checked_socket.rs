@@ -17,7 +17,7 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::Sleep,
+    time::{Instant, Sleep},
 };
 
 use super::stall_limits::{StallLimits, WriteState};
@@ -45,13 +45,38 @@ pub(crate) struct CheckedSocket {
     socket: Socket,
     reader: HttpReader,
     stall_limits: StallLimits,
-    stall_timer: Option<Pin<Box<Sleep>>>,
+    stall: Option<Stall>,
     writes: Arc<WriteState>,
     /// While the connection is being closed: when it is closed at the latest.
     closing: Option<Pin<Box<Sleep>>>,
     /// How many bytes may still be discarded.
     linger_bytes: usize,
     counted: CountedConnection,
+}
+
+/// A write that waits for the client to read.
+struct Stall {
+    since: Instant,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Stall {
+    fn begin(limit: Duration) -> Self {
+        let timer = Box::pin(tokio::time::sleep(limit));
+        Self {
+            since: timer.deadline() - limit,
+            timer,
+        }
+    }
+
+    /// Ready once it has lasted for `limit`, which is another one once the gateway is done with the request.
+    fn poll(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
+        let until = self.since + limit;
+        if self.timer.deadline() != until {
+            self.timer.as_mut().reset(until);
+        }
+        self.timer.as_mut().poll(cx)
+    }
 }
 
 impl CheckedSocket {
@@ -70,7 +95,7 @@ impl CheckedSocket {
             },
             reader,
             stall_limits,
-            stall_timer: None,
+            stall: None,
             writes,
             closing: None,
             counted,
@@ -94,17 +119,15 @@ impl CheckedSocket {
         written: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            if self.stall_timer.take().is_some() {
+            if self.stall.take().is_some() {
                 self.writes.set_writing(false);
             }
             return written;
         }
         self.writes.set_writing(true);
         let limit = self.stall_limits.limit(self.writes.may_pause());
-        let timer = self
-            .stall_timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if timer.as_mut().poll(cx).is_ready() {
+        let stall = self.stall.get_or_insert_with(|| Stall::begin(limit));
+        if stall.poll(cx, limit).is_ready() {
             return Poll::Ready(Err(too_slow("the client does not read its data")));
         }
         Poll::Pending
@@ -296,6 +319,17 @@ mod tests {
     async fn any_other_client_that_does_not_read_is_cut_off_soon() {
         let (mut socket, _client) = connection(false).await;
         let (_, error) = write_for(ORDINARY * 10, &mut socket).await;
+        assert_eq!(error.unwrap().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_unwritten_when_the_gateway_is_done_with_a_request_may_not_wait_as_long() {
+        let (mut socket, _client) = connection(true).await;
+        let (_, error) = write_for(ORDINARY * 2, &mut socket).await;
+        assert!(error.is_none(), "{error:?}");
+        socket.writes.set_may_pause(false);
+        let (written, error) = write_for(ORDINARY * 2, &mut socket).await;
+        assert_eq!(written, 0);
         assert_eq!(error.unwrap().kind(), io::ErrorKind::TimedOut);
     }
 }

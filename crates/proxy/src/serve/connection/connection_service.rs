@@ -65,7 +65,6 @@ impl<S> ConnectionService<S> {
             }
             Some(messages) => {
                 *self.connection.in_progress.borrow_mut() = Some(context.clone());
-                self.connection.writes.set_may_pause(false);
                 messages.parsed(framing(request.body()))
             }
         };

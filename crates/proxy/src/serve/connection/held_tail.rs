@@ -15,7 +15,8 @@ const TAIL: usize = 1 << 10;
 
 /// The end of a frame that was held back.
 pub(super) enum HeldTail {
-    /// Nothing is ever held back: over HTTP/1 a response stays until it is written.
+    /// Nothing is ever held back: over HTTP/1 a connection has one response at a time, of which hyper holds no more than 1 MiB
+    /// (`limits.headerBytes`) and a frame, for as long as a client that does not read is not cut off.
     Never,
     /// Nothing is held back at the moment.
     None,

@@ -194,10 +194,11 @@ impl ActiveRequest {
         }
         let is_tunnel = reply.status() == StatusCode::SWITCHING_PROTOCOLS;
         if let Some(messages) = &self.connection.messages {
-            if is_tunnel || may_pause(context.kind.get()) {
+            if may_pause(context.kind.get()) {
                 self.connection.writes.set_may_pause(true);
             }
             if is_tunnel {
+                self.connection.writes.becomes_a_tunnel();
                 messages.becomes_a_tunnel();
             }
         }
@@ -224,6 +225,7 @@ impl Drop for ActiveRequest {
         self.connection.idle_since.set(self.core.clock.turn());
         if let Some(messages) = &self.connection.messages {
             *self.connection.in_progress.borrow_mut() = None;
+            self.connection.writes.set_may_pause(false);
             messages.answered();
         }
     }

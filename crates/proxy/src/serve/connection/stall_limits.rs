@@ -2,7 +2,8 @@
 //!
 //! A client that does not read keeps what its reply holds, so it is cut off soon. But people pause the output of a command,
 //! a log or a forwarded port and continue it later. Such requests hold no seat, their number is limited, and while their client does
-//! not read, nothing is read for them beyond the buffers of their connections. So they may pause for much longer.
+//! not read, nothing is read for them beyond the buffers of their connections. So they may pause for much longer, as long as they
+//! count: the end of a response that hyper alone still holds, over HTTP/1, may wait as any other.
 //!
 //! A watch may not: it may hold a seat until its initial events are read, a hosted one holds the objects that it began with, and
 //! kube-apiserver ends a watch whose client does not read as well.
@@ -51,6 +52,7 @@ pub(super) fn may_pause(kind: RequestKind) -> bool {
 pub(super) struct WriteState {
     is_writing: AtomicBool,
     may_pause: AtomicBool,
+    is_tunnel: AtomicBool,
 }
 
 impl WriteState {
@@ -65,11 +67,17 @@ impl WriteState {
 
     /// Whether the client may pause, on HTTP/1.
     pub(super) fn may_pause(&self) -> bool {
-        self.may_pause.load(Ordering::Relaxed)
+        self.may_pause.load(Ordering::Relaxed) || self.is_tunnel.load(Ordering::Relaxed)
     }
 
-    /// Whether the client may pause from now on: while it reads the reply to its present request, or the connection is a tunnel.
+    /// Whether the client may pause from now on: while the gateway has a long-running request of it. hyper may hold the end of its response for
+    /// longer, when the request counts among no limit any more.
     pub(super) fn set_may_pause(&self, may_pause: bool) {
         self.may_pause.store(may_pause, Ordering::Relaxed);
+    }
+
+    /// The client of a tunnel may pause to its end.
+    pub(super) fn becomes_a_tunnel(&self) {
+        self.is_tunnel.store(true, Ordering::Relaxed);
     }
 }
