@@ -82,8 +82,6 @@ struct PipeState {
     has_unread_frame: bool,
     /// The length of that frame, in bytes: its connection holds it until the client reads.
     unread: usize,
-    /// Whether the reply was ended because its client reads too slowly.
-    is_cut: bool,
     /// The number of bytes that the client has received.
     given: u64,
     pace: Pace,
@@ -128,7 +126,6 @@ impl<H: UpstreamGuard> ReplyPipe<H> {
                 unwanted: None,
                 has_unread_frame: false,
                 unread: 0,
-                is_cut: false,
                 given: 0,
                 pace: Pace::default(),
                 lag: Pace::default(),
@@ -214,10 +211,7 @@ impl ReplyPipe {
     pub fn is_unread(&self) -> bool {
         let state = self.state.borrow();
         state.made.as_ref().is_some_and(|made| !made.is_end())
-            || state
-                .held
-                .as_ref()
-                .is_some_and(|held| state.source.is_some() || !held.is_empty())
+            || state.held.is_some() && (state.source.is_some() || !state.spooled.is_empty())
     }
 
     /// The user in whose part of the spool a part of the reply is, if that user may have no more.
@@ -244,8 +238,9 @@ impl ReplyPipe {
     pub fn leaves_spooled(&self, limits: SpoolLimits) -> bool {
         let mut state = self.state.borrow_mut();
         let given = state.given;
-        let holds = state.held.as_ref().is_some_and(|held| !held.is_empty());
-        let idle = !state.has_unread_frame || state.is_cut || !(holds || state.made.is_some());
+        // Of what the client's connection has taken, nothing can be freed.
+        let is_empty = state.spooled.is_empty() && state.made.is_none();
+        let idle = !state.has_unread_frame || is_empty;
         let lag = &mut state.lag;
         let taken = given - std::mem::replace(&mut lag.seen, given);
         lag.checks = if taken < limits.min_read_bytes && !idle {
@@ -260,7 +255,6 @@ impl ReplyPipe {
     pub fn cut(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         state.forget_spooled();
-        state.is_cut = true;
         state.error = Some(BodyError::TooSlow);
         drop(state);
         self.discard_rest();

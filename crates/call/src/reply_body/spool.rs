@@ -158,11 +158,6 @@ impl SpoolShare {
         self.bytes < limits.per_answer && self.has_room()
     }
 
-    /// Whether it holds nothing.
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes == 0 && self.unread == 0
-    }
-
     /// What the client's connection has taken and not sent is so many bytes now. Not limited by what may be spooled of one reply.
     pub(super) fn set_unread(&mut self, bytes: usize) {
         self.share
