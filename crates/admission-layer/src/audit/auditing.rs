@@ -232,10 +232,13 @@ impl BackgroundAudit {
         if let Some(version) = answered.and_then(|answered| answered.version) {
             return read < version;
         }
-        let is_refused = status.is_some_and(|status| status.is_client_error());
         // API servers other than kube-apiserver may have no versions.
-        if read == 0 || is_refused || read <= self.known.latest {
+        if read == 0 || status.is_some_and(|status| status.is_client_error()) {
             return true;
+        }
+        if !status.is_some_and(|status| status.is_success()) {
+            // It may have been carried out all the same, so the version must have been known before.
+            return read <= self.known.latest;
         }
         // A `Status` says that the object is gone, so it was read before that. If it had the UID that the `Status` states, it was among the bases: it is
         // another object.

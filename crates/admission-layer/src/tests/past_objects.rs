@@ -477,8 +477,16 @@ fn what_may_be_the_object_after_a_write_is_not_taken_for_the_one_before() {
             let decision = decision(&mut world, audited).await;
             assert_eq!(decision, expected, "{request:?} {code} {answer}");
         }
-        // A version that was known before the request is not one that it has made.
+        // That the version was known before does not say that this object was the one that was deleted.
         let mut world = world(" configmaps", "false", MAP, map("1"));
+        world.write(9, MAP, Some(map("2")));
+        know(&world, 9).await;
+        let mut audited = Audited::new(deletion, 9, map("2")).read_before();
+        audited.writes.clear();
+        audited.answer = status(json!({"uid": "v"}));
+        assert_eq!(decision(&mut world, audited).await, NotEvaluated);
+        // A version that was known before the request is not one that it has made.
+        let mut world = self::world(" configmaps", "false", MAP, map("1"));
         know(&world, 5).await;
         let mut audited = Audited::new(put, 9, map("2")).read_before();
         audited.writes.clear();
