@@ -268,7 +268,7 @@ impl RequestEvaluator {
             let mut object = object.map(converted).transpose()?;
             // An autoscaler of version 1 is converted to version 2 alone.
             if let (Some(object), Some(metrics)) = (&mut object, metrics) {
-                object["spec"]["metrics"] = metrics;
+                object["spec"]["metrics"] = Arc::unwrap_or_clone(metrics);
             }
             Ok([object, old_object.transpose()?].map(|one| one.map(Arc::new)))
         };

@@ -120,12 +120,15 @@ impl EvaluationJob {
         self.body.as_ref().map_or(0, |body| body.bytes.len())
     }
 
-    /// Counts the object in the budget, where it is not counted yet: it stays decoded until the next pass. Returns `false` if
+    /// Counts the object, and what is noted of it, in the budget, where it is not counted yet: it stays decoded until the next pass. Returns `false` if
     /// there is no room for it.
     pub(crate) fn count_object(&mut self) -> bool {
-        let bytes = match &self.object {
-            Some(object) if !self.is_counted => decoded_bytes(object),
-            _ => 0,
+        let decoded = [self.object.as_ref(), self.facts.metrics.as_ref()];
+        let decoded = decoded.into_iter().flatten();
+        let bytes = if self.is_counted {
+            0
+        } else {
+            decoded.map(|one| decoded_bytes(one)).sum()
         };
         self.is_counted = self.share.take_decoded(bytes);
         self.is_counted
@@ -134,6 +137,9 @@ impl EvaluationJob {
     /// Frees the objects once there is a verdict.
     pub(crate) fn forget_objects(&mut self) {
         (self.object, self.old_object) = (None, None);
+        if self.facts.metrics.is_some() {
+            Arc::make_mut(&mut self.facts).metrics = None;
+        }
         self.passes = EvaluationPasses::default();
         self.converted.clear();
     }

@@ -47,7 +47,7 @@ pub(crate) struct WriteFacts {
     /// What the server would say of the body before it asks its policies.
     pub(crate) findings: BodyFindings,
     /// The metrics of an autoscaler of version 1 in version 2, where the object does not show all of them.
-    pub(crate) metrics: Option<Value>,
+    pub(crate) metrics: Option<Arc<Value>>,
 }
 
 impl WriteFacts {

@@ -5,6 +5,8 @@
 //!
 //! Source: Kubernetes `pkg/apis/autoscaling/{v1,v2}/conversion.go`.
 
+use std::sync::Arc;
+
 use fairgate_objects::conversion::{
     ConversionError,
     autoscalers::{SPEC_ANNOTATIONS, STATUS_ANNOTATIONS, ShownAutoscaler, remove_annotations},
@@ -49,7 +51,8 @@ pub(super) fn read(object: &mut Value, facts: &mut WriteFacts) -> Result<(), Con
         }
     }
     // A subresource does not write the specification.
-    facts.metrics = shown.metrics.filter(|_| facts.subresource.is_empty());
+    let metrics = shown.metrics.filter(|_| facts.subresource.is_empty());
+    facts.metrics = metrics.map(Arc::new);
     Ok(())
 }
 
@@ -86,8 +89,6 @@ pub(super) fn keep_annotations(object: &mut Value, old: Option<&Value>, facts: &
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use fairgate_core::digest::{RequestInfo, User};
     use uuid::Uuid;
 
@@ -140,7 +141,7 @@ mod tests {
         let mut object = object.clone();
         let strategy = strategy(&facts, true).unwrap();
         strategy.apply(&mut object, old, &mut facts, &fresh, None)?;
-        Ok((object, facts.metrics))
+        Ok((object, facts.metrics.map(Arc::unwrap_or_clone)))
     }
 
     /// As Kubernetes converts these to its own form and back.
