@@ -17,6 +17,22 @@ use crate::store::tests::new_store;
 /// Whether work in the background waits.
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 
+/// Lets work in the background wait until it is dropped, also by a test that fails.
+struct Hold;
+
+impl Hold {
+    fn begin() -> Self {
+        IS_HELD.store(true, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        IS_HELD.store(false, Ordering::SeqCst);
+    }
+}
+
 fn wait_while_held() {
     while IS_HELD.load(Ordering::SeqCst) {
         std::thread::yield_now();
@@ -36,8 +52,8 @@ async fn a_change_that_a_cancelled_call_has_listed_is_in_the_next_set() {
     let written = store.write(&key, Precondition::Absent, Some(policy)).await;
     assert!(matches!(written, Ok(WriteOutcome::Done { .. })));
     let lists = store.lists() + ADMISSION_KINDS.len();
-    IS_HELD.store(true, Ordering::SeqCst);
     {
+        let _hold = Hold::begin();
         let mut call = pin!(source.next());
         let listing = poll_fn(|context| {
             assert!(call.as_mut().poll(context).is_pending(), "it is held");
@@ -48,7 +64,6 @@ async fn a_change_that_a_cancelled_call_has_listed_is_in_the_next_set() {
         });
         listing.await;
     }
-    IS_HELD.store(false, Ordering::SeqCst);
     let next = tokio::time::timeout(Duration::from_secs(60), source.next()).await;
     let next = next.unwrap();
     assert_eq!(next.documents.len() + next.findings.len(), 1);
