@@ -329,7 +329,8 @@ async fn resolve(servers: &UpstreamServers, new_health: fn(Time) -> Health) {
     servers.publish();
 }
 
-/// Makes these the addresses of the name that is configured as the server `group`, as if they were found again. O(servers).
+/// Makes these the addresses of the name that is configured as the server `group`, as if they were found again: for tests of the whole
+/// gateway, which cannot change what a name resolves to. O(servers).
 pub fn set_addresses(servers: &UpstreamServers, group: usize, addresses: &[SocketAddr]) {
     take(servers, group, addresses, Health::added);
     servers.set_parts();
