@@ -188,7 +188,7 @@ impl Evaluation {
         self.set_write_options();
         let mut dry = dry;
         let first = dry.as_mut().map(|(runs, call)| (&mut **runs, *call));
-        let seen = self.dry_object(first).await?;
+        let seen = self.dry_object(None, first).await?;
         let (object, reply) = match (seen.object, seen.reply) {
             (Some(object), reply) => (object, reply),
             (None, Some(EarlyReply::Error(late))) => match self.object_of_late(dry).await {
@@ -218,7 +218,7 @@ impl Evaluation {
         if old.is_none() && self.evaluator.guard {
             return Err(Unevaluated::Absent);
         }
-        let seen = self.dry_object(dry).await?;
+        let seen = self.dry_object(old.as_ref(), dry).await?;
         let mut end = match seen.object {
             Some(found) => self.evaluate(Some(found), old).await?,
             None => self.evaluate_body(self.reading()?, old).await?,
@@ -236,10 +236,11 @@ impl Evaluation {
         let old = self.old(old).await?;
         if let Some(applied) = self.applied.take() {
             self.plan.fidelity = Fidelity::Completed;
+            self.note_hidden_metrics(&applied, old.as_ref()).await?;
             return self.evaluate(Some(applied), old).await;
         }
         if self.is_apply() {
-            let (object, reply) = self.applied(dry).await?;
+            let (object, reply) = self.applied(old.as_ref(), dry).await?;
             let mut end = self.evaluate(Some(object), old).await?;
             end.reply = reply;
             return Ok(end);
@@ -247,7 +248,7 @@ impl Evaluation {
         let Some(old) = old else {
             return Err(Unevaluated::Absent);
         };
-        let seen = self.dry_object(dry).await?;
+        let seen = self.dry_object(Some(&old), dry).await?;
         let mut end = if let Some(found) = seen.object {
             self.evaluate(Some(found), Some(old)).await?
         } else {
@@ -349,13 +350,16 @@ impl Evaluation {
     }
 
     /// How the body is read if it is the object.
-    fn reading(&self) -> Result<BodyReading, Unevaluated> {
+    pub(crate) fn reading(&self) -> Result<BodyReading, Unevaluated> {
         let format = objects::body_format(&self.content_type).map_err(|error| self.bad(&error))?;
         Ok(BodyReading::Object(format))
     }
 
     /// The body, as it is to be read.
-    async fn body_object(&self, reading: BodyReading) -> Result<BodyObject, Unevaluated> {
+    pub(crate) async fn body_object(
+        &self,
+        reading: BodyReading,
+    ) -> Result<BodyObject, Unevaluated> {
         let schema = self.custom_schema().await?;
         Ok(BodyObject {
             bytes: self.body.clone(),
@@ -455,6 +459,7 @@ impl Evaluation {
     /// upstream's to read, and wrong ones are refused in its words.
     async fn dry_object<D: DryRuns>(
         &mut self,
+        old: Option<&Value>,
         dry: Option<(&mut D, &Call)>,
     ) -> Result<DrySeen, Unevaluated> {
         let is_unknown = self.plan.fidelity > Fidelity::AsSent
@@ -469,7 +474,7 @@ impl Evaluation {
         }
         self.check_duplicates()?;
         let seen = match dry {
-            Some((dry, call)) => self.dry_run(dry, call).await?,
+            Some((dry, call)) => self.dry_run(old, dry, call).await?,
             None => DrySeen::default(),
         };
         if is_unknown {
@@ -486,6 +491,7 @@ impl Evaluation {
     /// The result of server-side apply.
     async fn applied<D: DryRuns>(
         &mut self,
+        old: Option<&Value>,
         dry: Option<(&mut D, &Call)>,
     ) -> Result<(Value, Option<EarlyReply>), Unevaluated> {
         let failed = |why: &str| Unevaluated::Failed(why.to_owned());
@@ -496,7 +502,7 @@ impl Evaluation {
         };
         self.plan.fidelity = Fidelity::DryRun;
         // An apply that fails says nothing of duplicate fields.
-        let seen = self.dry_run(dry, call).await;
+        let seen = self.dry_run(old, dry, call).await;
         let seen = seen.inspect_err(|_| self.is_silent.set(true))?;
         self.check_duplicates()?;
         let applied = seen.object;
@@ -506,6 +512,7 @@ impl Evaluation {
 
     async fn dry_run<D: DryRuns>(
         &mut self,
+        old: Option<&Value>,
         dry: &mut D,
         call: &Call,
     ) -> Result<DrySeen, Unevaluated> {
@@ -517,6 +524,7 @@ impl Evaluation {
             DryRunEnd::Object(object, reply, warnings) => {
                 self.dry_warnings = warnings;
                 self.plan.facts_mut().set_kind_by(&object);
+                self.note_hidden_metrics(&object, old).await?;
                 // The upstream says itself what it cannot write in the format that the client wants.
                 let is_plain =
                     |output: Output| output.form.is_none() && output.media == Media::Json;

@@ -50,6 +50,7 @@ mod early_refusals;
 mod evaluate;
 mod generated_name;
 mod guarded;
+mod hidden_metrics;
 mod late_errors;
 mod layer;
 mod limits;

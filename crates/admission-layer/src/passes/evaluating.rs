@@ -27,7 +27,7 @@ use crate::{
     passes::evaluation_inputs::MissingInputs,
     passes::evaluation_job::{EvaluatedWrite, EvaluationJob, EvaluationPass},
     passes::request_evaluator::RequestEvaluator,
-    request::facts::WriteFacts,
+    request::facts::{HiddenMetrics, WriteFacts},
     upstream::conversion::{self, ConvertedObjects, FoundConversion, KindParts},
 };
 
@@ -236,6 +236,10 @@ impl RequestEvaluator {
         kind: KindParts,
         control: &Handle,
     ) -> Result<ConvertedObjects, EvaluationFailure> {
+        if job.object.is_some() && job.facts.metrics == HiddenMetrics::Unknown {
+            let objects = Err("the upstream does not show its metrics".to_owned());
+            return Ok(ConvertedObjects { kind, objects });
+        }
         let (upstream, facts, to) = (self.upstream.clone(), Arc::clone(&job.facts), kind.clone());
         let (share, old) = (job.share.another(), job.old_object.clone());
         let serves = self.cluster.serves_definitions();
@@ -257,7 +261,7 @@ impl RequestEvaluator {
         if !job.share.take_decoded(bytes) {
             return Err(EvaluationFailure::NoRoom);
         }
-        let (to, metrics) = (kind.clone(), job.facts.metrics.clone());
+        let (to, metrics) = (kind.clone(), job.facts.metrics.known().cloned());
         let convert = move || {
             let [object, old_object] = objects;
             let converted = |object: Arc<_>| conversion.convert(&object, &to);

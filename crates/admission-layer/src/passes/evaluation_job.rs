@@ -28,7 +28,7 @@ use crate::{
     limits::decoded::decoded_bytes,
     object::body_object::BodyObject,
     passes::evaluation_inputs::{EvaluationInputs, MissingInputs},
-    request::facts::{WriteFacts, equivalents},
+    request::facts::{HiddenMetrics, WriteFacts, equivalents},
     request::findings::FoundNamespace,
     upstream::conversion::ConvertedObjects,
 };
@@ -123,7 +123,7 @@ impl EvaluationJob {
     /// Counts the object, and what is noted of it, in the budget, where it is not counted yet: it stays decoded until the next pass. Returns `false` if
     /// there is no room for it.
     pub(crate) fn count_object(&mut self) -> bool {
-        let decoded = [self.object.as_ref(), self.facts.metrics.as_ref()];
+        let decoded = [self.object.as_ref(), self.facts.metrics.known()];
         let decoded = decoded.into_iter().flatten();
         let bytes = if self.is_counted {
             0
@@ -137,8 +137,8 @@ impl EvaluationJob {
     /// Frees the objects once there is a verdict.
     pub(crate) fn forget_objects(&mut self) {
         (self.object, self.old_object) = (None, None);
-        if self.facts.metrics.is_some() {
-            Arc::make_mut(&mut self.facts).metrics = None;
+        if self.facts.metrics.known().is_some() {
+            Arc::make_mut(&mut self.facts).metrics = HiddenMetrics::None;
         }
         self.passes = EvaluationPasses::default();
         self.converted.clear();

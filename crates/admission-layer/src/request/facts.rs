@@ -46,8 +46,29 @@ pub(crate) struct WriteFacts {
     pub(crate) served: Option<Arc<ServedResource>>,
     /// What the server would say of the body before it asks its policies.
     pub(crate) findings: BodyFindings,
-    /// The metrics of an autoscaler of version 1 in version 2, where the object does not show all of them.
-    pub(crate) metrics: Option<Arc<Value>>,
+    /// What an autoscaler of version 1 does not show of its metrics.
+    pub(crate) metrics: HiddenMetrics,
+}
+
+/// The metrics of an autoscaler in version 2, where its version 1 does not show all of them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum HiddenMetrics {
+    /// It shows all of them.
+    #[default]
+    None,
+    Known(Arc<Value>),
+    /// There may be some that it does not show. It cannot be converted then.
+    Unknown,
+}
+
+impl HiddenMetrics {
+    /// All metrics, where they are known and the object does not show them.
+    pub(crate) fn known(&self) -> Option<&Arc<Value>> {
+        match self {
+            Self::Known(metrics) => Some(metrics),
+            Self::None | Self::Unknown => None,
+        }
+    }
 }
 
 impl WriteFacts {
@@ -73,7 +94,7 @@ impl WriteFacts {
             options: None,
             served,
             findings: BodyFindings::default(),
-            metrics: None,
+            metrics: HiddenMetrics::None,
         }
     }
 

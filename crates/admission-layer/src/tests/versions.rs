@@ -1,10 +1,13 @@
 //! Policies for another version of a resource than the one that is asked for.
 
+use std::rc::Rc;
+
 use fairgate_admission::AdmissionMode;
+use http::Response;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 
-use super::world::{World, policy};
+use super::world::{Sent, World, policy};
 
 const GADGETS: &str = "/apis/x.io/v2/namespaces/ns/gadgets";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.x.io";
@@ -249,6 +252,121 @@ fn autoscalers_are_evaluated_as_a_server_reads_their_annotations() {
             world.enforce(&[one]);
             let got = world.json("POST", path, &scaler(&metrics)).await;
             assert_eq!(got.code, code, "{version} {metrics}: {got:?}");
+        }
+    });
+}
+
+/// What a server shows in version 1 of an autoscaler with the metrics that [`hidden_metrics`] writes.
+fn shown_scaler() -> Value {
+    let mut shown = scaler(None, Some(1));
+    shown["metadata"]["uid"] = json!("u");
+    shown["metadata"]["resourceVersion"] = json!("5");
+    shown
+}
+
+fn scaler(metrics: Option<&str>, target: Option<u32>) -> Value {
+    let mut scaler = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+        "spec": {"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "web"}}});
+    if let Some(metrics) = metrics {
+        scaler["metadata"]["annotations"] =
+            json!({"autoscaling.alpha.kubernetes.io/metrics": metrics});
+    }
+    if let Some(target) = target {
+        scaler["spec"]["targetCPUUtilizationPercentage"] = json!(target);
+    }
+    scaler
+}
+
+/// A dry run, and a configuration that is applied, are answered in the version of the request.
+#[test]
+fn metrics_that_the_upstream_does_not_show_are_read_in_the_request() {
+    const CPU: &str =
+        r#"[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":1}}]"#;
+    const NONE: &str = "the upstream does not show its metrics";
+    const DENIED: &str = "denied request: failed expression";
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        world.inside.answer = Rc::new(|_: &Sent| Response::new(shown_scaler().to_string()));
+        let all = "/apis/autoscaling/v1/namespaces/ns/horizontalpodautoscalers";
+        let one = &*format!("{all}/h");
+        let small = "object.spec.metrics.all(m, m.resource.target.averageUtilization < 50)";
+        let mut policy = policy("p", "autoscaling horizontalpodautoscalers", small);
+        policy["spec"]["matchConstraints"]["resourceRules"][0]["apiVersions"] = json!(["v2"]);
+        policy["spec"]["failurePolicy"] = json!("Ignore");
+        policy["fidelity"] = json!("dryRun");
+        world.enforce(&[policy]);
+        let mut stored = shown_scaler();
+        stored["spec"]["targetCPUUtilizationPercentage"] = json!(80);
+        world.store(one, stored.clone());
+        stored["apiVersion"] = json!("autoscaling/v2");
+        world.store(&one.replace("v1", "v2"), stored);
+        let (merge, apply) = (
+            "application/merge-patch+json",
+            "application/apply-patch+yaml",
+        );
+        let escaped = scaler(Some(CPU), Some(80)).to_string();
+        let escaped = escaped.replace("alpha.kubernetes", r"\u0061lpha.kubernetes");
+        let annotation =
+            json!({"metadata": {"annotations": {"autoscaling.alpha.kubernetes.io/metrics": CPU}}});
+        let patch = annotation.to_string();
+        let document = |metrics, target| scaler(metrics, target).to_string();
+        for (method, target, media, body, why) in [
+            ("POST", all, "application/json", document(None, Some(1)), ""),
+            (
+                "POST",
+                all,
+                "application/json",
+                document(Some(CPU), None),
+                "",
+            ),
+            (
+                "POST",
+                all,
+                "application/json",
+                document(Some(CPU), Some(80)),
+                DENIED,
+            ),
+            ("POST", all, "application/json", escaped, DENIED),
+            (
+                "PUT",
+                one,
+                "application/json",
+                document(Some(CPU), Some(80)),
+                DENIED,
+            ),
+            // The upstream has changed it.
+            (
+                "POST",
+                all,
+                "application/json",
+                document(Some("[]"), Some(2)),
+                NONE,
+            ),
+            ("PATCH", one, merge, patch, DENIED),
+            ("PATCH", one, apply, document(Some(CPU), Some(80)), DENIED),
+            // The target may be another manager's.
+            ("PATCH", one, apply, document(Some(CPU), None), NONE),
+            ("PATCH", one, apply, document(None, Some(1)), ""),
+        ] {
+            let target = format!("{target}?fieldManager=me&force=true");
+            let target = if media == apply {
+                &*target
+            } else {
+                target.split('?').next().unwrap()
+            };
+            let got = world
+                .send(world.call(method, target, media, body.clone().into()))
+                .await;
+            if why.is_empty() {
+                assert_eq!(got.code, 200, "{method} {media} {body}: {got:?}");
+                continue;
+            }
+            assert_eq!(got.code, 422, "{method} {media} {body}: {got:?}");
+            assert!(
+                got.message().contains(why),
+                "{method} {media} {body}: {}",
+                got.message()
+            );
         }
     });
 }

@@ -14,12 +14,16 @@ use fairgate_objects::conversion::{
 use serde_json::{Map, Value, json};
 
 use super::{metadata_mut, take};
-use crate::request::facts::WriteFacts;
+use crate::request::facts::{HiddenMetrics, WriteFacts};
 
+/// The field of version 1 for a metric.
+const TARGET: &str = "targetCPUUtilizationPercentage";
+/// With this begin the names of the annotations that stand for fields of version 2.
+const ANNOTATION_GROUP: &[u8] = b"autoscaling.alpha.kubernetes.io";
 /// What of an autoscaler of version 1 depends on its metrics.
 const SHOWN: [(&str, &str); 3] = [
     ("metadata", "annotations"),
-    ("spec", "targetCPUUtilizationPercentage"),
+    ("spec", TARGET),
     ("status", "currentCPUUtilizationPercentage"),
 ];
 
@@ -52,8 +56,36 @@ pub(super) fn read(object: &mut Value, facts: &mut WriteFacts) -> Result<(), Con
     }
     // A subresource does not write the specification.
     let metrics = shown.metrics.filter(|_| facts.subresource.is_empty());
-    facts.metrics = metrics.map(Arc::new);
+    facts.metrics = metrics.map_or(HiddenMetrics::None, |metrics| {
+        HiddenMetrics::Known(Arc::new(metrics))
+    });
     Ok(())
+}
+
+/// Whether a body may write metrics of an autoscaler of version 1 into an annotation.
+pub(crate) fn may_write_metrics(facts: &WriteFacts, body: &[u8]) -> bool {
+    let names_them = |body| {
+        // Each letter can be written as an escape sequence.
+        [ANNOTATION_GROUP, b"\\u"]
+            .iter()
+            .any(|part| memchr::memmem::find(body, part).is_some())
+    };
+    version(facts) == Some("v1") && facts.subresource.is_empty() && names_them(body)
+}
+
+/// Whether a configuration that is applied, in JSON, has the target that version 1 shows.
+pub(crate) fn has_target(configuration: &[u8]) -> bool {
+    let read = serde_json::from_slice::<Value>(configuration);
+    read.is_ok_and(|read| !read["spec"][TARGET].is_null())
+}
+
+/// Whether two autoscalers of version 1 show the same metrics.
+pub(crate) fn show_same(one: &Value, other: &Value) -> bool {
+    let shown = |of: &Value| {
+        let annotation = of["metadata"]["annotations"].get(SPEC_ANNOTATIONS[0]);
+        [annotation, of["spec"].get(TARGET)].map(Option::<&Value>::cloned)
+    };
+    shown(one) == shown(other)
 }
 
 /// Gives an autoscaler of version 1 those annotations of the stored one, if there is any, that the request does not write.
@@ -141,7 +173,8 @@ mod tests {
         let mut object = object.clone();
         let strategy = strategy(&facts, true).unwrap();
         strategy.apply(&mut object, old, &mut facts, &fresh, None)?;
-        Ok((object, facts.metrics.map(Arc::unwrap_or_clone)))
+        let metrics = facts.metrics.known().map(|metrics| (**metrics).clone());
+        Ok((object, metrics))
     }
 
     /// As Kubernetes converts these to its own form and back.

@@ -11,7 +11,7 @@
 //! Not here: defaults (`fairgate_objects::defaults`), fields of features that are off, and what mutating admission changes. Policies
 //! with `fidelity: dryRun` see these.
 
-mod autoscalers;
+pub(crate) mod autoscalers;
 mod changes;
 mod creation;
 mod derived;
