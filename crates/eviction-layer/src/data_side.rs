@@ -21,7 +21,7 @@ use crate::{
     events::EvictionOutcome,
     evictor::Evictor,
     path::{MAX_NAME, PodPlace},
-    responses::{EvictionEnd, reply},
+    responses::{EvictionEnd, reply, reply_unchanged},
 };
 use fairgate_apihttp::{
     access,
@@ -111,7 +111,7 @@ impl DataSide {
             Err(_elapsed) => timed_out(Output::JSON),
         };
         self.evictor.count(end.outcome);
-        Ok(reply(end.response, call.context.id))
+        Ok(reply_unchanged(end.response, &call.context))
     }
 
     /// Authorizes the caller, and only then reads the body.
@@ -219,7 +219,7 @@ impl DataSide {
         waiting.link.leave();
         if context.progress.get() == RequestProgress::NotSent {
             // Nothing was changed, and nothing will be.
-            return Ok(reply(timed_out(output).response, context.id));
+            return Ok(reply_unchanged(timed_out(output).response, context));
         }
         // The seat is kept until the procedure has ended.
         let id = context.id;
@@ -244,10 +244,10 @@ impl DataSide {
             // The body did not come in time.
             Err(_elapsed) => Some(timed_out(Output::JSON)),
         };
-        let id = call.context.id;
+        let context = Rc::clone(&call.context);
         Ok(end.map(|end| {
             self.evictor.count(end.outcome);
-            reply(end.response, id)
+            reply_unchanged(end.response, &context)
         }))
     }
 
@@ -360,6 +360,10 @@ impl Waiting {
             self.link
                 .poll_permit(cx, || context.reached(RequestProgress::Sent));
             let ended = std::task::ready!(Pin::new(&mut self.task).poll(cx));
+            if context.progress.get() == RequestProgress::NotSent {
+                // It was refused, or is a dry run.
+                context.is_refused.set(true);
+            }
             context.reached(RequestProgress::Done);
             Poll::Ready(ended.map_err(|error| internal(&error)))
         })
@@ -401,7 +405,117 @@ fn joined(read: &[Bytes]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use fairgate_base::events::EventSink;
+    use fairgate_call::{Inbound, Peer};
+    use fairgate_core::digest::{RequestDigest, RequestInfo};
+    use fairgate_disruption::{EvictionMode, waiting::WaitLimits};
+    use fairgate_upstream::{
+        access_review::{AccessReviewSettings, AccessReviews},
+        client::{ApiClient, ConnectionReuse},
+        endpoint::Endpoint,
+        review::ReviewClient,
+    };
+    use http::{HeaderMap, Request, Uri};
+
     use super::*;
+    use crate::{evictor::EvictorSettings, wait_rules::EvictionWaitRules};
+
+    /// The side of a gateway whose upstream cannot be reached.
+    fn without_upstream() -> DataSide {
+        let client = ApiClient::new(
+            Endpoint::new("127.0.0.1:1".parse().unwrap(), None),
+            Arc::new(HeaderMap::new),
+            ConnectionReuse::Pooled,
+        );
+        let (clock, control) = (Clock::system(), Handle::current());
+        let access = AccessReviews::new(
+            AccessReviewSettings::default(),
+            ReviewClient::access(client.clone()),
+            clock.clone(),
+            control.clone(),
+        );
+        let evictor = Evictor::new(EvictorSettings {
+            mode: EvictionMode::Authoritative,
+            access,
+            client,
+            budgets: None,
+            clock: clock.clone(),
+            seed: 1,
+            events: EventSink::default(),
+            wait: EvictionWaitRules {
+                limit: Duration::ZERO,
+                users: BTreeSet::new(),
+                groups: BTreeSet::new(),
+                exempt_users: BTreeSet::new(),
+                places: WaitLimits {
+                    per_budget: 1,
+                    total: 1,
+                },
+            },
+            wait_events: EventSink::default(),
+            announcements: EventSink::default(),
+        });
+        DataSide {
+            evictor,
+            control,
+            clock,
+        }
+    }
+
+    /// Otherwise it would take final seats for watch events that it does not cause.
+    #[tokio::test]
+    async fn flow_control_knows_that_an_eviction_has_changed_nothing() {
+        let target = "/api/v1/namespaces/ns/pods/p/eviction";
+        let side = Rc::new(without_upstream());
+        let mut request = Request::new(ClientBody::empty());
+        *request.uri_mut() = Uri::from_static(target);
+        *request.method_mut() = Method::POST;
+        let context = Rc::new(RequestContext::default());
+        let inbound = Inbound {
+            request: Box::new(request),
+            peer: Rc::new(Peer::local()),
+            received: side.clock.now(),
+            context: Rc::clone(&context),
+        };
+        let info = RequestInfo::from_target("POST", target).unwrap();
+        let digest = Arc::new(RequestDigest {
+            user: Arc::new(User::default()),
+            info,
+        });
+        let call = Call::new(inbound, digest, EVICTION_LIMIT).unwrap();
+        let place = PodPlace {
+            namespace: "ns".to_owned(),
+            pod: "p".to_owned(),
+        };
+        let reply = side.evict(call, place).await.unwrap();
+        assert!(!reply.status().is_success());
+        assert!(context.is_refused.get());
+    }
+
+    /// Whether a request counts as refused after a procedure that `changes` something, or does not.
+    async fn is_refused_after(changes: bool) -> bool {
+        let (link, mut procedure) = client_link::link();
+        let task = tokio::spawn(async move {
+            assert!(!changes || procedure.may_change().await);
+            timed_out(Output::JSON)
+        });
+        let context = Rc::new(RequestContext::default());
+        let mut waiting = Waiting {
+            task,
+            link,
+            context: Rc::clone(&context),
+        };
+        waiting.end().await.unwrap();
+        context.is_refused.get()
+    }
+
+    #[tokio::test]
+    async fn a_procedure_that_may_have_changed_something_counts_as_carried_out() {
+        assert!(is_refused_after(false).await);
+        assert!(!is_refused_after(true).await);
+    }
 
     #[tokio::test]
     async fn what_is_read_of_small_pieces_holds_none_of_their_buffers() {

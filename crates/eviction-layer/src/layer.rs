@@ -17,7 +17,7 @@ use crate::{
     events::EvictionOutcome,
     evictor::Evictor,
     path::{PathMatch, PodPlace},
-    responses::{EvictionEnd, reply},
+    responses::{EvictionEnd, reply_unchanged},
 };
 use fairgate_apihttp::{negotiate::Output, status_error::StatusError};
 use fairgate_base::clock::Clock;
@@ -102,7 +102,7 @@ where
             (EvictionMode::Authoritative, _) => {
                 let end = EvictionEnd::failed(&StatusError::no_route(), "malformed", Output::JSON);
                 shared.evictor.count(end.outcome);
-                let reply = reply(end.response, call.context.id);
+                let reply = reply_unchanged(end.response, &call.context);
                 Evicting::uncounted(PassingOrBoxed::ready(Ok(reply)))
             }
             (EvictionMode::Precheck, PathMatch::Eviction(place)) if creates => {

@@ -10,7 +10,7 @@ use fairgate_apihttp::{
     response::{ApiBody, ApiResponse},
     status_error::StatusError,
 };
-use fairgate_call::{Reply, ReplyBody, refusal_reply::REASON_HEADER};
+use fairgate_call::{Reply, ReplyBody, RequestContext, refusal_reply::REASON_HEADER};
 use fairgate_disruption::{
     NeverAllows,
     procedure::{
@@ -183,6 +183,12 @@ pub(crate) fn reply(response: ApiResponse, id: u128) -> Reply {
         reply.headers_mut().insert(AUDIT_ID, id);
     }
     reply
+}
+
+/// The reply to an eviction that has changed nothing: flow control learns nothing from it, and gives it no final seats.
+pub(crate) fn reply_unchanged(response: ApiResponse, context: &RequestContext) -> Reply {
+    context.is_refused.set(true);
+    reply(response, context.id)
 }
 
 #[cfg(test)]
