@@ -306,10 +306,14 @@ pub(crate) fn in_proportion(wants: &[u64], amount: u64) -> Vec<u64> {
     parts
 }
 
-/// The levels of a target of `from` seats in proportion, for a grant of `to` seats.
+/// The levels of a target of `from` seats in proportion, for a grant of `to` seats. A target of none says nothing of them: they are divided
+/// by shares then.
 fn scaled(levels: &[LevelGrant], from: Seats, to: Seats) -> Vec<LevelGrant> {
     if from == to {
         return levels.to_vec();
+    }
+    if from == 0 {
+        return Vec::new();
     }
     let wants: Vec<u64> = levels
         .iter()

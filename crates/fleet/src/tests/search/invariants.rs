@@ -23,6 +23,8 @@ pub(super) enum Violation {
     Fence,
     /// A gateway that is cut off has not exactly its floor.
     Floor(u32),
+    /// The levels of a grant do not add up to it.
+    Levels(u32, u32),
     /// Seats are not usable again in time.
     NotRecovered(u32, u32),
 }
@@ -58,6 +60,16 @@ impl Judge {
         }
         if ledger.fence < self.fence {
             self.broken = Some(Violation::Fence);
+        }
+        for entry in ledger
+            .entries
+            .iter()
+            .filter(|entry| !entry.levels.is_empty())
+        {
+            let levels: u32 = entry.levels.iter().map(|level| level.seats).sum();
+            if levels != entry.grant {
+                self.broken = Some(Violation::Levels(levels, entry.grant));
+            }
         }
         self.epoch = ledger.epoch;
         self.fence = ledger.fence;

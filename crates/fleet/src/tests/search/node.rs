@@ -10,7 +10,7 @@ use crate::{
     coordinator::{Coordinator, WriteAttempt},
     gateway::{FleetGateway, Load},
     identity::{Fence, GatewayRun, KeyRevision},
-    records::{LevelLoad, Report, SeatLedger},
+    records::{LevelGrant, LevelLoad, Report, SeatLedger},
     settings::Settings,
 };
 
@@ -299,7 +299,7 @@ fn passed(at: Time, now: Time, millis: u64) -> bool {
     now.since(at).as_millis() >= u128::from(millis)
 }
 
-/// Floors, and the rest by demand.
+/// Floors, as far as the pool goes, and the rest by demand, all to one level.
 fn divide(members: &[&Report], pool: u32, floor: u32) -> Vec<SeatTarget> {
     let wants = members
         .iter()
@@ -307,9 +307,16 @@ fn divide(members: &[&Report], pool: u32, floor: u32) -> Vec<SeatTarget> {
     let wants: Vec<u64> = wants.map(|want| want * u64::from(pool)).collect();
     let floors = floor * u32::try_from(members.len()).unwrap();
     let parts = in_proportion(&wants, u64::from(pool.saturating_sub(floors)));
-    let target = |part| SeatTarget {
-        seats: floor + u32::try_from(part).unwrap(),
-        levels: Vec::new(),
+    let mut left = pool;
+    let target = |part| {
+        let own = left.min(floor);
+        left -= own;
+        let seats = own + u32::try_from(part).unwrap();
+        let level = "all".to_owned();
+        SeatTarget {
+            seats,
+            levels: vec![LevelGrant { level, seats }],
+        }
     };
     parts.into_iter().map(target).collect()
 }
