@@ -190,31 +190,52 @@ fn declare_views(to: &mut CelDeclarations) {
 }
 
 fn declare_arithmetic(to: &mut CelDeclarations) {
-    for (name, negate) in [("add", false), ("sub", true)] {
-        let with = move |a: &Amount, b: &Amount| {
-            let sum = if negate { a.minus(b) } else { a.plus(b) };
-            let (amount, computed) = (sum?, true);
-            Ok(CelValue::opaque(QuantityValue { amount, computed }))
-        };
-        to.function(
-            CelFunctionDecl::new(name)
-                .overload(CelOverload::member(
-                    &format!("quantity_{name}"),
-                    [quantity_type(), quantity_type()],
-                    quantity_type(),
-                    fixed(move |args| with(quantity(args, 0)?, quantity(args, 1)?)),
-                ))
-                .overload(CelOverload::member(
-                    &format!("quantity_{name}_int"),
-                    [quantity_type(), CelType::Int],
-                    quantity_type(),
-                    fixed(move |args| {
-                        let (digits, exponent) = (int(args, 1)?, 0);
-                        with(quantity(args, 0)?, &Amount::Small { digits, exponent })
-                    }),
-                )),
-        );
-    }
+    declare_sum::<false>(to, "add");
+    declare_sum::<true>(to, "sub");
+}
+
+fn declare_sum<const NEGATES: bool>(to: &mut CelDeclarations, name: &str) {
+    to.function(
+        CelFunctionDecl::new(name)
+            .overload(CelOverload::member(
+                &format!("quantity_{name}"),
+                [quantity_type(), quantity_type()],
+                quantity_type(),
+                Metered(sum_of_quantities::<NEGATES>),
+            ))
+            .overload(CelOverload::member(
+                &format!("quantity_{name}_int"),
+                [quantity_type(), CelType::Int],
+                quantity_type(),
+                Metered(sum_with_integer::<NEGATES>),
+            )),
+    );
+}
+
+fn sum_of_quantities<'a, const NEGATES: bool>(
+    args: &[CelValue<'a>],
+    work: &mut CelWork<'_>,
+) -> CelResult<'a> {
+    sum::<NEGATES>(quantity(args, 0)?, quantity(args, 1)?, work)
+}
+
+fn sum_with_integer<'a, const NEGATES: bool>(
+    args: &[CelValue<'a>],
+    work: &mut CelWork<'_>,
+) -> CelResult<'a> {
+    let (digits, exponent) = (int(args, 1)?, 0);
+    let integer = Amount::Small { digits, exponent };
+    sum::<NEGATES>(quantity(args, 0)?, &integer, work)
+}
+
+fn sum<'a, const NEGATES: bool>(a: &Amount, b: &Amount, work: &mut CelWork<'_>) -> CelResult<'a> {
+    let sum = if NEGATES {
+        a.minus(b, work)
+    } else {
+        a.plus(b, work)
+    };
+    let (amount, computed) = (sum?, true);
+    Ok(CelValue::opaque(QuantityValue { amount, computed }))
 }
 
 fn quantity<'v>(args: &'v [CelValue<'_>], at: usize) -> Result<&'v Amount, CelError> {
@@ -291,7 +312,7 @@ impl Amount {
         }
     }
 
-    fn minus(&self, other: &Self) -> Result<Self, CelError> {
+    fn minus(&self, other: &Self, work: &mut CelWork<'_>) -> Result<Self, CelError> {
         // As in the original, negating `i64::MIN` wraps around to `i64::MIN` if both numbers are small.
         if let Self::Small { digits, exponent } = *other {
             let digits = digits.wrapping_neg();
@@ -301,18 +322,23 @@ impl Amount {
         }
         let (digits, exponent) = other.parts();
         let digits = -digits;
-        self.plus(&Self::Large { digits, exponent })
+        self.plus(&Self::Large { digits, exponent }, work)
     }
 
-    fn plus(&self, other: &Self) -> Result<Self, CelError> {
+    /// The sum; one of many digits takes steps, and is not begun where there are too few.
+    fn plus(&self, other: &Self, work: &mut CelWork<'_>) -> Result<Self, CelError> {
         if let Some(sum) = self.small_plus(other) {
             return Ok(sum);
         }
         let ((a, a_exponent), (b, b_exponent)) = (self.parts(), other.parts());
         let exponent = a_exponent.min(b_exponent);
-        if a_exponent.abs_diff(b_exponent) > MOST_DIGITS.unsigned_abs() {
+        let difference = a_exponent.abs_diff(b_exponent);
+        if difference > MOST_DIGITS.unsigned_abs() {
             return Err(CelError::own_limit(TOO_MANY_DIGITS));
         }
+        // A machine word has 19 digits.
+        let words = a.bits().max(b.bits()) / 64 + difference / 19;
+        work.burn(40 + 8 * words + many_digits(words))?;
         let digits = a * ten_to(a_exponent - exponent) + b * ten_to(b_exponent - exponent);
         Ok(Self::Large { digits, exponent })
     }
@@ -469,14 +495,31 @@ mod tests {
         );
         assert_eq!(large.order(&parse("1").unwrap()), Ordering::Greater);
         assert_eq!(small.order(&parse("1n").unwrap()), Ordering::Less);
-        assert!(large.plus(&parse("1").unwrap()).is_err());
+        let mut work = CelWork::new(1_000, None);
+        assert!(large.plus(&parse("1").unwrap(), &mut work).is_err());
+    }
+
+    #[test]
+    fn a_sum_of_many_digits_takes_steps_for_them() {
+        let one = parse("1").unwrap();
+        for (text, is_within) in [("5", true), ("1e60", true), ("1e99999", false)] {
+            let large = parse(text).unwrap();
+            for sum in [
+                large.plus(&one, &mut CelWork::new(1_000, None)),
+                one.minus(&large, &mut CelWork::new(1_000, None)),
+            ] {
+                assert_eq!(sum.is_ok(), is_within, "{text}");
+            }
+        }
     }
 
     #[test]
     fn the_smallest_integer_can_be_subtracted() {
         let (digits, exponent) = (i64::MIN, 0);
         let smallest = Amount::Small { digits, exponent };
-        let difference = parse("1000m").unwrap().minus(&smallest).unwrap();
+        let difference = parse("1000m").unwrap();
+        let difference = difference.minus(&smallest, &mut CelWork::new(1_000, None));
+        let difference = difference.unwrap();
         assert_eq!(difference.print(), "9223372036854775809e0");
     }
 }

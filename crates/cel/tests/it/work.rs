@@ -218,6 +218,8 @@ fn others() -> Vec<String> {
         "xs.all(i, xs.all(j, xs.all(k, xs.all(l, true))))".to_owned(),
         "xs.map(i, xs.map(j, xs.map(k, text))).size() == 0".to_owned(),
         "xs.map(i, xs.map(j, text + text)).size() == 0".to_owned(),
+        "xs.map(i, xs.map(j, quantity('1e99999').add(quantity('1')))).size() == 0".to_owned(),
+        "xs.map(i, xs.map(j, quantity('1').sub(quantity('1e99999')))).size() == 0".to_owned(),
         "xs.transformMap(i, v, xs.transformMap(j, w, text)).size() == 0".to_owned(),
         "xs.transformMapEntry(i, v, {text: 1}).size() == 0 || xs.exists(i, xs.exists(j, {text: 1} == {}))".to_owned(),
         "xs.exists(i, xs.transformMapEntry(j, v, {text: 1}).size() == 0)".to_owned(),
