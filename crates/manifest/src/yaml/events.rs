@@ -12,7 +12,7 @@ pub(super) const MAX_EVENTS: usize = 1 << 19;
 
 /// Refuses a text that may have more than [`MAX_EVENTS`].
 ///
-/// Texts of up to 512 KiB never have as many, and real ones of the size that etcd stores do not either.
+/// Texts of up to 170 KiB never have as many, and real ones of the size that etcd stores do not either.
 pub(super) fn check(text: &str) -> Result<(), YamlError> {
     if most_events(text) <= MAX_EVENTS {
         return Ok(());
@@ -49,15 +49,17 @@ fn most_events(text: &str) -> usize {
                 .count()
                 == 2
     };
-    let separators = bytes.iter().enumerate().filter(|(at, byte)| match byte {
-        b'[' | b'{' | b',' | b'?' => true,
-        b':' => !is_inside_word(*at),
-        b'-' => ends(at + 1),
-        _ => false,
+    // Each begins an item, which is a scalar or begins and ends, or is beside a key or a value that may be absent: `[a: b, c: d]`
+    // is a list of mappings, and in `{a, b}` both have the value null. What stands for a pair is beside a key and a value, of which
+    // one may begin and end.
+    let counted = bytes.iter().enumerate().map(|(at, byte)| match byte {
+        b'[' | b'{' | b',' => 2,
+        b'?' => 3,
+        b':' if !is_inside_word(at) => 3,
+        b'-' if ends(at + 1) => 2,
+        _ => 0,
     });
-    // Each begins a list or a mapping, or is beside a key or a value that may be absent: `[a: b, c: d]` is a list of
-    // mappings, and in `{a, b}` both have the value null.
-    separators.count() * 2 + 2
+    counted.sum::<usize>() + 2
 }
 
 /// The events of a text that is JSON.
@@ -108,6 +110,9 @@ mod tests {
             ("- a:\n  - 1\n", 8),
             ("? a\n? b\n", 6),
             ("? - a\n", 6),
+            ("? a: 1\n? b: 1\n", 12),
+            ("a:\n b:\n  c: 1", 10),
+            ("a:\n- b: 1\nc:\n- d: 1\n", 16),
             ("-\u{85}-\u{2028}", 4),
             ("[*a, *a]", 4),
             ("[&a x, *a:b, *a:b]", 11),

@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_manifest_has_the_scalars_of_yaml_1_1() {
         let text = "[yes, 'yes', \"no\", !!str on, off, 010, 0o10, 0x10, 0b11, 1_000, 08, -012, 1.0, \
-                    1e3, 1.5, ~, 1:30, 2020-01-01, y, -, +, 0x, nO]";
+                    1e3, 1.5, ~, 1:30, 2020-01-01, y, -, +, 0x, nO, 0-23, 0+7, 0x-5, -0-5]";
         assert_eq!(
             manifest(text.as_bytes()).unwrap().value,
             json!([
@@ -348,7 +348,11 @@ mod tests {
                 "-",
                 "+",
                 "0x",
-                "nO"
+                "nO",
+                "0-23",
+                "0+7",
+                "0x-5",
+                "-0-5"
             ])
         );
     }

@@ -29,8 +29,10 @@ fn integer(digits: &str) -> Option<Value> {
         _ => (10, lower.as_str()),
     };
     let negative = digits.starts_with('-');
-    match i128::from_str_radix(rest, radix) {
-        Ok(number) => {
+    // A second sign is none of a number: `0-23` is text.
+    let whole = (!rest.starts_with(['+', '-'])).then(|| i128::from_str_radix(rest, radix));
+    match whole {
+        Some(Ok(number)) => {
             let number = if negative { -number } else { number };
             i64::try_from(number)
                 .map(Value::from)
@@ -38,7 +40,7 @@ fn integer(digits: &str) -> Option<Value> {
                 .ok()
         }
         // Such as 08, which is no octal number, or 1_000.5.
-        Err(_) => digits.parse::<f64>().ok().and_then(whole_or_float),
+        Some(Err(_)) | None => digits.parse::<f64>().ok().and_then(whole_or_float),
     }
 }
 
