@@ -2,13 +2,19 @@
 //!
 //! There is a constructor for each reason, so that code, reason, message and details are consistent.
 
-use std::fmt;
+use std::{
+    collections::HashSet,
+    fmt::{self, Write as _},
+};
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use fairgate_gotext::Quoted;
-use fairgate_objects::{field_error::ApiFieldError, kind::Kind};
+use fairgate_objects::{
+    field_error::{ApiFieldError, MOST_ERROR_TEXT},
+    kind::Kind,
+};
 
 /// Reasons of the gateway for a refusal, in one word.
 pub mod gateway_reasons {
@@ -171,16 +177,16 @@ impl StatusError {
         } else {
             format!("{kind}.{group}")
         };
-        let causes: Vec<Value> = errors.iter().map(ApiFieldError::cause).collect();
+        let shown = shown(errors);
+        let causes: Vec<Value> = shown.iter().map(ApiFieldError::cause).collect();
         let mut details = details(name, group, kind);
         if !causes.is_empty() {
             details["causes"] = Value::Array(causes);
         }
-        let message = format!(
-            "{dotted} {} is invalid: {}",
-            Quoted(name),
-            aggregate(errors)
-        );
+        let mut message = format!("{dotted} {} is invalid: {}", Quoted(name), aggregate(shown));
+        if shown.len() < errors.len() {
+            let _ = write!(message, " and {} more", errors.len() - shown.len());
+        }
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with_details(details)
     }
 
@@ -384,16 +390,23 @@ pub fn details(name: &str, group: &str, kind: &str) -> Value {
     Value::Object(details)
 }
 
+/// As many errors as a response has room for, and at least one.
+fn shown(errors: &[ApiFieldError]) -> &[ApiFieldError] {
+    let mut text = 0;
+    let fits = |error: &&ApiFieldError| {
+        let is_shown = text < MOST_ERROR_TEXT;
+        text += error.field.len() + error.value.len() + error.detail.len();
+        is_shown
+    };
+    &errors[..errors.iter().take_while(fits).count()]
+}
+
 /// All errors in one text: a single one as it is, several in brackets, each text once.
 fn aggregate(errors: &[ApiFieldError]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for error in errors {
-        let text = error.to_string();
-        // As `Aggregate` of apimachinery, which leaves out texts that it has seen.
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    // As `Aggregate` of apimachinery, which leaves out texts that it has seen.
+    let mut seen = HashSet::new();
+    let texts = errors.iter().map(ToString::to_string);
+    let texts: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
     match texts.as_slice() {
         // As Go prints an error that is nil.
         [] => "<nil>".to_owned(),
@@ -405,6 +418,21 @@ fn aggregate(errors: &[ApiFieldError]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_response_shows_only_so_many_errors() {
+        let errors = (0..100_000).map(|at| ApiFieldError::required(&format!("spec.a[{at}]"), ""));
+        let errors: Vec<_> = errors.collect();
+        let error = StatusError::invalid("Thing", "", "n", &errors);
+        let causes = error.status();
+        let causes = causes["details"]["causes"].as_array().unwrap().len();
+        assert!((1_000..50_000).contains(&causes), "{causes}");
+        let end = format!("] and {} more", 100_000 - causes);
+        assert!(error.message.ends_with(&end) && error.message.len() < 4 * MOST_ERROR_TEXT);
+        let long = ApiFieldError::invalid("spec.a", &json!("x".repeat(1 << 20)), "bad");
+        let error = StatusError::invalid("Thing", "", "n", &[long]);
+        assert!(error.message.len() > 1 << 20, "the first one is shown");
+    }
 
     #[test]
     fn several_errors_are_bracketed_and_deduplicated() {

@@ -63,6 +63,9 @@ impl ApiErrorType {
     }
 }
 
+/// So many bytes of errors say enough: a client may send thousands of mistakes, and values that are shown with each of them.
+pub const MOST_ERROR_TEXT: usize = 256 << 10;
+
 /// An error in one field. `Display` gives the whole text, including the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiFieldError {

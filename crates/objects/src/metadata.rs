@@ -4,7 +4,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use crate::{codec, field_error::ApiFieldError, schema::meta_v1::OWNER_REFERENCE};
+use crate::{
+    codec,
+    field_error::{ApiFieldError, MOST_ERROR_TEXT},
+    schema::meta_v1::OWNER_REFERENCE,
+};
 use fairgate_gotext::{Quoted, is_printable, names};
 
 /// The limit for the sum of all annotations, in bytes.
@@ -277,7 +281,7 @@ fn check_owners(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let Some(owners) = of(object).get("ownerReferences").and_then(Value::as_array) else {
         return;
     };
-    let mut controller: Option<String> = None;
+    let mut controller: Option<FirstController> = None;
     for owner in owners {
         let part = |key: &str| owner[key].as_str().unwrap_or_default();
         let api_version = part("apiVersion");
@@ -308,19 +312,50 @@ fn check_owners(object: &Value, errors: &mut Vec<ApiFieldError>) {
             ));
         }
         if owner["controller"].as_bool() == Some(true) {
-            let this = format!("{}/{}", part("kind"), part("name"));
-            match &controller {
-                None => controller = Some(this),
-                Some(first) => {
-                    let text = format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in \
-                         references for {first} and {this}"
-                    );
-                    let error = ApiFieldError::invalid(path, &Value::Null, text);
-                    errors.push(error.showing(printed_owners(owners)));
-                }
+            let this = || format!("{}/{}", part("kind"), part("name"));
+            match &mut controller {
+                None => controller = Some(FirstController::new(this())),
+                Some(first) => errors.extend(first.conflict(path, owners, this)),
             }
         }
+    }
+}
+
+/// The first owner that controls an object. Further ones are errors, each of which shows it and all owners.
+struct FirstController {
+    named: String,
+    owners: Option<String>,
+    /// The bytes of these errors.
+    text: usize,
+}
+
+impl FirstController {
+    fn new(named: String) -> Self {
+        Self {
+            named,
+            owners: None,
+            text: 0,
+        }
+    }
+
+    /// The error that another owner controls the object, too, unless there are enough of them.
+    fn conflict(
+        &mut self,
+        path: &str,
+        owners: &[Value],
+        other: impl FnOnce() -> String,
+    ) -> Option<ApiFieldError> {
+        if self.text >= MOST_ERROR_TEXT {
+            return None;
+        }
+        let (first, other) = (&self.named, other());
+        let text = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {other}"
+        );
+        let owners = self.owners.get_or_insert_with(|| printed_owners(owners));
+        self.text += text.len() + owners.len();
+        let error = ApiFieldError::invalid(path, &Value::Null, text);
+        Some(error.showing(owners.clone()))
     }
 }
 
@@ -407,10 +442,11 @@ fn check_managed_fields(object: &Value, errors: &mut Vec<ApiFieldError>) {
 
 /// Validates the name of a field manager.
 pub fn validate_manager(manager: &str, field: &str) -> Vec<ApiFieldError> {
-    let mut errors = Vec::new();
     if manager.len() > MAX_MANAGER {
-        errors.push(ApiFieldError::too_long(field, MAX_MANAGER));
+        // Each of its characters that is wrong, too, would show all of it.
+        return vec![ApiFieldError::too_long(field, MAX_MANAGER)];
     }
+    let mut errors = Vec::new();
     for (index, c) in manager.char_indices() {
         if !is_printable(c) {
             let detail = format!(
@@ -455,6 +491,24 @@ mod tests {
                 "metadata.deletionTimestamp: Invalid value: \"2020-01-01T00:00:00Z\": field is immutable"
             ]
         );
+    }
+
+    /// Otherwise a body of a few kilobytes makes gigabytes of them.
+    #[test]
+    fn errors_that_show_the_same_again_and_again_are_bounded() {
+        let manager = "\u{7f}".repeat(30_000);
+        assert_eq!(validate_manager(&manager, "fieldManager").len(), 1);
+        let owner =
+            json!({"apiVersion": "v1", "kind": "Pod", "name": "n", "uid": "u", "controller": true});
+        let long = "x".repeat(100_000);
+        for first in ["n", &long] {
+            let mut owners = vec![owner.clone(); 5_000];
+            owners[0]["name"] = json!(first);
+            let object = json!({"metadata": {"name": "a", "ownerReferences": owners}});
+            let errors = validate(&object, false, names::object_name);
+            let bytes: usize = texts(&errors).iter().map(String::len).sum();
+            assert!(!errors.is_empty() && bytes < 4 * MOST_ERROR_TEXT, "{bytes}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
 };
 use fairgate_cel::PatternBudget;
 use fairgate_gotext::names;
-use fairgate_objects::field_error::ApiFieldError;
+use fairgate_objects::field_error::{ApiFieldError, MOST_ERROR_TEXT};
 
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
@@ -303,7 +303,7 @@ impl Expressions {
             );
             errors.push(ApiFieldError::invalid(field, &items.collect(), detail));
         }
-        let mut known = HashSet::new();
+        let (mut known, mut shown_bytes) = (HashSet::new(), 0);
         for (index, annotation) in items(annotations) {
             let at = |member: &str| format!("{field}[{index}].{member}");
             let key = &annotation["key"];
@@ -312,7 +312,12 @@ impl Expressions {
                 errors.push(ApiFieldError::invalid(&at("key"), key, detail));
             } else {
                 let whole = format!("{policy}/{}", text(key));
+                // Each shows the name of the policy.
                 for problem in names::qualified(&whole) {
+                    if shown_bytes >= MOST_ERROR_TEXT {
+                        break;
+                    }
+                    shown_bytes += whole.len();
                     errors.push(ApiFieldError::invalid(&at("key"), &json!(whole), problem));
                 }
             }

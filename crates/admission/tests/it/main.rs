@@ -11,6 +11,7 @@
 )]
 
 mod allocations;
+mod amplification;
 mod early;
 mod known;
 mod limits;

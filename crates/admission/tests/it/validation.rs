@@ -82,3 +82,14 @@ fn a18_a_stored_condition_that_no_new_policy_may_have_stays_if_it_is_not_touched
     let validation = policy(json!([]), "object.spec.inTheFuture()");
     assert_eq!(errors(&validation, Some(&validation)).len(), 1);
 }
+
+#[test]
+fn a_long_name_is_not_shown_with_each_of_many_annotations() {
+    let annotations: Vec<Value> = (0..1_000)
+        .map(|at| json!({"key": format!("a b{at}"), "valueExpression": "'x'"}))
+        .collect();
+    let policy = json!({"metadata": {"name": "n".repeat(100_000)}, "spec": {"auditAnnotations": annotations}});
+    let errors = validate::validate_policy(&policy, None);
+    let bytes: usize = errors.iter().map(|error| error.to_string().len()).sum();
+    assert!(bytes < 4 << 20, "{bytes}");
+}
