@@ -261,3 +261,92 @@ fn who_changes_a_custom_resource_owns_what_it_changed_unless_a_webhook_converts_
         }
     });
 }
+
+/// A policy that denies what changes an object, and skips what does not.
+fn against_changes(resource: &str) -> Value {
+    let mut one = policy("p", resource, "false");
+    let changed = "object.metadata.generation != oldObject.metadata.generation";
+    one["spec"]["matchConditions"] = json!([{"name": "changed", "expression": changed}]);
+    one
+}
+
+#[test]
+fn an_empty_member_that_comes_or_goes_is_a_change_of_a_custom_resource() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let (text, object) = (json!({"type": "string"}), json!({"type": "object"}));
+        let nullable = json!({"type": "string", "nullable": true});
+        let spec = json!({"tenant": text, "allowAll": object, "egress": {"type": "array", "items": text},
+            "note": nullable, "mode": {"type": "string", "default": "safe"}});
+        world.store(DEFINITION, definition("1", &spec));
+        world.enforce(&[against_changes("x.io widgets")]);
+        let path = format!("{WIDGETS}/w");
+        let stored = |spec: &Value| {
+            let mut stored = widget(&json!({}), spec);
+            stored["metadata"]["generation"] = json!(3);
+            stored["metadata"]["resourceVersion"] = json!("5");
+            stored
+        };
+        let plain = json!({"tenant": "a", "mode": "safe"});
+        let with = |key: &str, value: Value| {
+            let mut spec = plain.clone();
+            spec[key] = value;
+            spec
+        };
+        for (old, new, code) in [
+            (plain.clone(), with("allowAll", json!({})), 422),
+            (with("egress", json!([])), plain.clone(), 422),
+            (plain.clone(), with("note", Value::Null), 422),
+            (with("egress", json!([])), with("egress", json!(["x"])), 422),
+            // What the server drops or adds is no change.
+            (plain.clone(), with("unknown", json!({})), 200),
+            (plain.clone(), with("allowAll", Value::Null), 200),
+            (plain.clone(), json!({"tenant": "a"}), 200),
+            (with("egress", json!([])), with("egress", json!([])), 200),
+        ] {
+            world.store(&path, stored(&old));
+            let got = world.json("PUT", &path, &stored(&new)).await;
+            assert_eq!(got.code, code, "{old} to {new}: {got:?}");
+        }
+        world.store(&path, stored(&with("egress", json!([]))));
+        for (patch, code) in [
+            (json!({"spec": {"egress": null}}), 422),
+            (json!({"spec": {"allowAll": {}}}), 422),
+            (json!({"metadata": {"labels": {"a": "b"}}}), 200),
+        ] {
+            let got = world.json("PATCH", &path, &patch).await;
+            assert_eq!(got.code, code, "{patch}: {got:?}");
+        }
+    });
+}
+
+#[test]
+fn a_selector_of_everything_is_a_change_of_a_network_policy() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[against_changes("networking.k8s.io networkpolicies")]);
+        let path = "/apis/networking.k8s.io/v1/namespaces/ns/networkpolicies/n";
+        let with = |peer: &Value, egress: &Value| {
+            json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+                "metadata": {"name": "n", "namespace": "ns", "generation": 3, "resourceVersion": "5"},
+                "spec": {"podSelector": {}, "policyTypes": ["Ingress"], "egress": egress, "ingress": [{"from": [peer]}]}})
+        };
+        let none = Value::Null;
+        let pods = json!({"podSelector": {"matchLabels": {"a": "b"}}});
+        let mut all = pods.clone();
+        all["namespaceSelector"] = json!({});
+        let mut stored = with(&pods, &none);
+        stored["spec"].as_object_mut().unwrap().remove("egress");
+        world.store(path, stored);
+        for (peer, egress, code) in [
+            (&all, &none, 422),
+            (&pods, &none, 200),
+            (&pods, &json!([]), 200),
+        ] {
+            let got = world.json("PUT", path, &with(peer, egress)).await;
+            assert_eq!(got.code, code, "{peer} {egress}: {got:?}");
+        }
+        let patch = json!({"spec": {"ingress": [{"from": [all]}]}});
+        assert_eq!(world.json("PATCH", path, &patch).await.code, 422);
+    });
+}
