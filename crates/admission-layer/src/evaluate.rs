@@ -463,7 +463,7 @@ impl Evaluation {
         dry: Option<(&mut D, &Call)>,
     ) -> Result<DrySeen, Unevaluated> {
         let is_unknown = self.plan.fidelity > Fidelity::AsSent
-            && (self.strategy(None).is_none() || self.is_merged_by_server());
+            && (self.strategy(None).is_none() || self.has_unknown_type());
         if self.plan.fidelity < Fidelity::DryRun && !is_unknown {
             return Ok(DrySeen::default());
         }

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 
 use fairgate_admission::Fidelity;
-use fairgate_apihttp::{
-    content_type::{PatchType, patch_type},
-    status_error::StatusError,
-};
+use fairgate_apihttp::status_error::StatusError;
 use fairgate_base::tasks;
-use fairgate_objects::custom::CustomSchema;
+use fairgate_objects::{custom::CustomSchema, schema::built_in};
 use http::StatusCode;
 
 use crate::{
     evaluate::{Evaluation, Unevaluated},
     limits::body_budget::ReadFailure,
     object::evaluated_object::{self, WriteStrategy},
+    object::static_resources::static_resource,
     replies::responses::{RefusedRequest, reasons},
-    request::{facts::WriteFacts, write_request::WriteVerb},
+    request::facts::{WriteFacts, kind_of},
 };
 
 impl Evaluation {
@@ -37,13 +35,20 @@ impl Evaluation {
         )
     }
 
-    /// Whether it is a patch whose lists only the server can merge: a strategic merge patch of a kind of Kubernetes that has no table here.
-    pub(crate) fn is_merged_by_server(&self) -> bool {
+    /// Whether its kind is one of Kubernetes that has no table here: definitions of custom resources, `APIServices`, and kinds in versions
+    /// that only a newer server has. A server reads their bodies into types: it drops nulls and members that those do not have, and merges lists in
+    /// patches, so policies about what is there could be evaded by a body that is taken as it is.
+    pub(crate) fn has_unknown_type(&self) -> bool {
         let facts = &self.plan.facts;
-        facts.verb == WriteVerb::Patch
-            && matches!(patch_type(&self.content_type), Ok(PatchType::Strategic))
-            && evaluated_object::is_of_kubernetes(&facts.group)
-            && !facts.has_table()
+        if !evaluated_object::is_of_kubernetes(&facts.group) || facts.has_table() {
+            return false;
+        }
+        // Where discovery does not list a resource, its kind is that on all servers.
+        let [_, _, kind] = &facts.kind;
+        let (version, resource) = (&facts.version, &facts.resource);
+        let known = static_resource(&facts.group, version, resource, &facts.subresource);
+        let known = kind_of(known.as_deref());
+        !kind.is_empty() || built_in(known.group, known.version, known.kind).is_none()
     }
 
     /// The schema by which the server prunes the body; `None` if it does not by any.

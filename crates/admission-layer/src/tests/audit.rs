@@ -37,6 +37,22 @@ fn in_audit_mode_requests_are_forwarded_and_the_verdict_is_recorded() {
     });
 }
 
+/// Only a dry run would tell what the server makes of it.
+#[test]
+fn in_audit_mode_kinds_without_a_table_are_forwarded_and_not_judged() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Audit);
+        world.enforce(&[policy("p", "apiregistration.k8s.io apiservices", "false")]);
+        let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+        let body = json!({"metadata": {"name": "v1.x.io"}, "spec": {"caBundle": null}});
+        let got = world.json("POST", services, &body).await;
+        assert_eq!(got.code, 200, "{got:?}");
+        assert_eq!(world.targets(), [format!("POST {services}")]);
+        let record = recorded(&world, 1).await;
+        assert_eq!(record.decision, AdmissionDecision::NotEvaluated);
+    });
+}
+
 #[test]
 fn audit_annotations_are_in_the_line_of_each_request_whatever_the_mode_and_the_verdict() {
     World::run(|| async {

@@ -429,3 +429,65 @@ fn a_changed_object_shows_who_owns_which_of_its_fields() {
         );
     });
 }
+
+/// What a server makes of definitions and `APIServices`, only it can tell: it reads them into types that the gateway does not have.
+#[test]
+fn nulls_and_unknown_members_of_kinds_without_a_table_are_as_the_server_reads_them() {
+    World::run(|| async {
+        let mut world = World::new(AdmissionMode::Enforce);
+        // A server drops what its types do not have, and nulls.
+        world.inside.answer = Rc::new(|sent: &Sent| {
+            let mut object: Value = serde_json::from_slice(&sent.body).unwrap();
+            if let Some(spec) = object["spec"].as_object_mut() {
+                spec.retain(|key, value| !value.is_null() && key != "owner");
+            }
+            Response::new(object.to_string())
+        });
+        let (services, definitions) = (
+            "apiregistration.k8s.io/v1/apiservices",
+            "apiextensions.k8s.io/v1/customresourcedefinitions",
+        );
+        let has_bundle = "!has(object.spec.service) || has(object.spec.caBundle)";
+        for (of, kind, required, evading, honest) in [
+            (
+                services,
+                "APIService",
+                has_bundle,
+                json!({"service": {"name": "s"}, "caBundle": null, "insecureSkipTLSVerify": true}),
+                json!({"service": {"name": "s"}, "caBundle": "QQ=="}),
+            ),
+            (
+                definitions,
+                "CustomResourceDefinition",
+                "has(object.spec.conversion)",
+                json!({"group": "x.io", "conversion": null}),
+                json!({"group": "x.io", "conversion": {"strategy": "None"}}),
+            ),
+            (
+                definitions,
+                "CustomResourceDefinition",
+                "has(object.spec.owner) == false",
+                json!({"group": "x.io", "owner": "x", "unseen": true}),
+                json!({"group": "x.io", "owner": "x"}),
+            ),
+        ] {
+            let (version, plural) = of.rsplit_once('/').unwrap();
+            let (group, _) = version.split_once('/').unwrap();
+            world.enforce(&[policy("p", &format!("{group} {plural}"), required)]);
+            let collection = format!("/apis/{of}");
+            let path = format!("{collection}/v1.x.io");
+            let of_spec = |spec: &Value| json!({"apiVersion": version, "kind": kind, "metadata": {"name": "v1.x.io", "resourceVersion": "5"}, "spec": spec});
+            world.store(&path, of_spec(&json!({"group": "x.io"})));
+            let evades = evading.get("unseen").is_none();
+            for (spec, code) in [(&evading, if evades { 422 } else { 200 }), (&honest, 200)] {
+                for (method, path) in [("POST", &collection), ("PUT", &path)] {
+                    let before = world.sent().len();
+                    let got = world.json(method, path, &of_spec(spec)).await;
+                    assert_eq!(got.code, code, "{method} {path} {spec}: {got:?}");
+                    let first = &world.sent()[before];
+                    assert!(first.target.contains("dryRun=All"), "{first:?}");
+                }
+            }
+        }
+    });
+}

@@ -223,7 +223,8 @@ const PODS: &[(&str, Taken)] = &[
     ("eviction", Taken::Posted(Posted::Wiped)),
 ];
 
-/// All kinds. Those of versions that are off by default were not recorded, and are here by their source.
+/// All kinds. Those of versions that are off by default were not recorded, and are here by their source. Definitions of custom resources and
+/// `APIServices` have no table of fields, so policies see the response to a dry run of them; their rows say which requests there are.
 #[rustfmt::skip]
 pub(super) const BUILT_IN: &[ResourceStrategy] = &[
     plain("", "bindings").answered(),
