@@ -91,11 +91,12 @@ struct SchemaNode {
     is_resource: bool,
 }
 
+/// The default of a member.
 #[derive(Debug)]
-struct SchemaDefault {
-    value: Value,
+pub(crate) struct SchemaDefault {
+    pub(crate) value: Value,
     /// The length of its text.
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 /// How many bytes of defaults may still be added.

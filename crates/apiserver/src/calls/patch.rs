@@ -202,7 +202,7 @@ fn apply_fault(error: &ApplyError) -> StatusError {
         ApplyError::BadRequest(text) => StatusError::bad_request(text.clone()),
         ApplyError::Internal(text) => StatusError::internal(text.clone()),
         ApplyError::Conflicts(conflicts) => {
-            let causes: Vec<Value> = conflicts.iter().map(cause).collect();
+            let causes: Vec<Value> = conflicts.listed.iter().map(cause).collect();
             StatusError::new(StatusCode::CONFLICT, "Conflict", error.to_string())
                 .with_details(json!({"causes": causes}))
         }

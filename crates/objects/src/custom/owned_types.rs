@@ -11,7 +11,7 @@
 
 use serde_json::Value;
 
-use super::{CustomSchema, OtherMembers, RESOURCE_MEMBERS, SchemaNode};
+use super::{CustomSchema, OtherMembers, RESOURCE_MEMBERS, SchemaDefault, SchemaNode};
 use crate::schema::{Type, meta_v1::OBJECT_META};
 
 /// The type by which a value of a custom resource is owned.
@@ -236,12 +236,11 @@ impl<'a> CustomType<'a> {
     }
 
     /// The default of a member of an object of the type.
-    pub(crate) fn default_of(self, name: &str) -> Option<&'a Value> {
+    pub(crate) fn default_of(self, name: &str) -> Option<&'a SchemaDefault> {
         let TypeSource::Schema(node) = self.0 else {
             return None;
         };
-        let default = node.members.get(name)?.default.as_ref();
-        default.map(|default| &default.value)
+        node.members.get(name)?.default.as_ref()
     }
 
     /// The type of a table to which a value of this type has to fit; `None` if the type allows lists or objects.

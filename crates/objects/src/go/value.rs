@@ -88,24 +88,38 @@ pub(crate) fn type_name_as_text(value: &Value) -> &'static str {
     }
 }
 
-/// A value as `%#v` prints it: Go source.
-pub(crate) fn source(value: &Value) -> String {
-    match value {
-        Value::Null => "interface {}(nil)".to_owned(),
-        Value::String(text) => Quoted(text).to_string(),
-        Value::Bool(_) | Value::Number(_) => Plain(value).to_string(),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(source).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
-        }
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            let fields: Vec<_> = fields
-                .map(|(key, value)| format!("{}:{}", Quoted(key), source(value)))
-                .collect();
-            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+/// A value that prints as Go's `%#v` prints it: as Go source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'v>(pub(crate) &'v Value);
+
+impl fmt::Display for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Value::Null => f.write_str("interface {}(nil)"),
+            Value::String(text) => Quoted(text).fmt(f),
+            value @ (Value::Bool(_) | Value::Number(_)) => Plain(value).fmt(f),
+            Value::Array(items) => write_list_source(f, items),
+            Value::Object(fields) => write_map_source(f, fields),
         }
     }
+}
+
+fn write_list_source(f: &mut fmt::Formatter<'_>, items: &[Value]) -> fmt::Result {
+    f.write_str("[]interface {}{")?;
+    for (index, item) in items.iter().enumerate() {
+        let comma = if index > 0 { ", " } else { "" };
+        write!(f, "{comma}{}", Source(item))?;
+    }
+    f.write_char('}')
+}
+
+fn write_map_source(f: &mut fmt::Formatter<'_>, fields: &Map<String, Value>) -> fmt::Result {
+    f.write_str("map[string]interface {}{")?;
+    for (index, (key, value)) in fields.iter().enumerate() {
+        let comma = if index > 0 { ", " } else { "" };
+        write!(f, "{comma}{}:{}", Quoted(key), Source(value))?;
+    }
+    f.write_char('}')
 }
 
 fn write_list(f: &mut fmt::Formatter<'_>, items: &[Value]) -> fmt::Result {
@@ -129,6 +143,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::deep_documents::on_half_of_the_stack;
 
     #[test]
     fn numbers_are_printed_as_go_prints_them() {
@@ -162,10 +177,27 @@ mod tests {
     fn values_are_printed_as_go_source() {
         let value = json!({"b": [1, 1.5, null, true], "a": "x y"});
         assert_eq!(
-            source(&value),
+            Source(&value).to_string(),
             r#"map[string]interface {}{"a":"x y", "b":[]interface {}{1, 1.5, interface {}(nil), true}}"#
         );
         assert_eq!(type_name(&value), "map[string]interface {}");
         assert_eq!(type_name_as_text(&Value::Null), "%!s(<nil>)");
+    }
+
+    #[test]
+    fn go_source_of_a_deep_value_costs_the_same_for_each_level() {
+        on_half_of_the_stack(|| {
+            for wrap in [
+                (|value| Value::Array(vec![value])) as fn(Value) -> Value,
+                |value| Value::Object([("a".to_owned(), value)].into_iter().collect()),
+            ] {
+                let cost = |levels| {
+                    let value = (0..levels).fold(json!(1), |value, _| wrap(value));
+                    allocation_counter::measure(|| drop(Source(&value).to_string())).bytes_total
+                };
+                let (half, all) = (cost(4_000), cost(8_000));
+                assert!(all < half * 5 / 2, "{half} {all}");
+            }
+        });
     }
 }

@@ -27,9 +27,9 @@ pub(super) struct Comparison {
 
 impl Comparison {
     /// The paths whose value was changed or added.
-    pub(super) fn set_now(&self) -> PathSet {
-        let mut set = self.modified.clone();
-        set.unite(self.added.clone());
+    pub(super) fn into_set_now(self) -> PathSet {
+        let mut set = self.modified;
+        set.unite(self.added);
         set
     }
 
@@ -40,13 +40,16 @@ impl Comparison {
     }
 
     fn attach(&mut self, step: &PathElement, change: Option<ValueChange>, below: Self) {
-        let is = |which| change == Some(which);
-        self.removed
-            .add(step.clone(), is(ValueChange::Removed), below.removed);
-        self.modified
-            .add(step.clone(), is(ValueChange::Modified), below.modified);
-        self.added
-            .add(step.clone(), is(ValueChange::Added), below.added);
+        for (set, which, below) in [
+            (&mut self.removed, ValueChange::Removed, below.removed),
+            (&mut self.modified, ValueChange::Modified, below.modified),
+            (&mut self.added, ValueChange::Added, below.added),
+        ] {
+            let member = change == Some(which);
+            if member || !below.is_empty() {
+                set.add(step.clone(), member, below);
+            }
+        }
     }
 }
 

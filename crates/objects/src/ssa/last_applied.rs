@@ -32,8 +32,8 @@ pub(super) fn owned(live: &VersionedObject<'_>) -> Option<PathSet> {
     let comparison = applied.compare(live);
     let set = field_set(applied.ty(), applied.value());
     Some(
-        set.difference(&comparison.set_now())
-            .difference(&comparison.removed),
+        set.difference(&comparison.removed)
+            .difference(&comparison.into_set_now()),
     )
 }
 

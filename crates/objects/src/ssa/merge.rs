@@ -27,15 +27,19 @@ pub(super) fn merge(ty: ValueType<'_>, live: &Value, applied: &Value) -> Value {
 }
 
 fn merge_fields(ty: ValueType<'_>, live: &Value, applied: &Value) -> Value {
-    let mut merged = live.as_object().cloned().unwrap_or_default();
-    for (name, applied) in applied.as_object().into_iter().flatten() {
-        let value = match (merged.get(name), field_type(ty, name)) {
+    let nothing = Map::new();
+    let [live, applied] = [live, applied].map(|value| value.as_object().unwrap_or(&nothing));
+    // Only what stays is copied here: copies of what is merged below would add up level by level.
+    let kept = live.iter().filter(|(name, _)| !applied.contains_key(*name));
+    let kept = kept.map(|(name, live)| (name.clone(), live.clone()));
+    let merged = applied.iter().map(|(name, applied)| {
+        let value = match (live.get(name), field_type(ty, name)) {
             (Some(live), Some(ty)) => merge(ty, live, applied),
             _ => applied.clone(),
         };
-        merged.insert(name.clone(), value);
-    }
-    Value::Object(merged)
+        (name.clone(), value)
+    });
+    Value::Object(kept.chain(merged).collect())
 }
 
 /// Merges lists: shared and new items have the applied order, and items that are only in the live

@@ -41,7 +41,7 @@ mod versioned_object;
 
 pub use self::{
     apply::apply,
-    conflict::{ApplyError, Conflict},
+    conflict::{ApplyError, Conflict, ConflictList},
     context::{ManagedKind, WriteContext},
     empty_lists::{carry_empty_lists, drop_empty_lists},
     shape::ObjectType,

@@ -27,9 +27,6 @@ pub(super) enum PathElement {
     Index(i64),
 }
 
-/// Steps from the object to one of its values.
-pub(super) type FieldPath = Vec<PathElement>;
-
 impl PathElement {
     /// The step to a field.
     pub(super) fn name(name: &str) -> Self {
@@ -52,11 +49,6 @@ impl fmt::Display for PathElement {
             Self::Index(index) => write!(f, "[{index}]"),
         }
     }
-}
-
-/// A path as messages print it.
-pub(super) fn text(path: &[PathElement]) -> String {
-    path.iter().map(ToString::to_string).collect()
 }
 
 /// A JSON value with a total order, in which `1` and `1.0` are equal.
@@ -233,7 +225,8 @@ mod tests {
             item(json!("Deny")),
             PathElement::Index(0),
         ];
-        assert_eq!(text(&path), r#".spec[port=80,protocol="TCP"][="Deny"][0]"#);
+        let text: String = path.iter().map(ToString::to_string).collect();
+        assert_eq!(text, r#".spec[port=80,protocol="TCP"][="Deny"][0]"#);
     }
 
     fn number() -> impl Strategy<Value = Value> {

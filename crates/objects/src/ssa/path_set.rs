@@ -9,9 +9,9 @@
 //!
 //! Not here: the sets of an object ([`super::field_set`], [`super::compare`]).
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Write as _, ops::ControlFlow};
 
-use super::path::{FieldPath, PathElement};
+use super::path::PathElement;
 
 /// A set of paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,17 +79,6 @@ impl PathSet {
     /// All steps of this level, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PathElement, &PathNode)> {
         self.nodes.iter()
-    }
-
-    /// Whether the path is a member.
-    pub(super) fn contains(&self, path: &[PathElement]) -> bool {
-        match path {
-            [] => false,
-            [last] => self.get(last).is_some_and(|node| node.member),
-            [first, rest @ ..] => self
-                .get(first)
-                .is_some_and(|node| node.below.contains(rest)),
-        }
     }
 
     /// Adds a path.
@@ -165,26 +154,43 @@ impl PathSet {
         Self { nodes }
     }
 
-    /// All members: those of a level first, then those below each of its steps.
-    pub(super) fn paths(&self) -> Vec<FieldPath> {
-        let mut paths = Vec::new();
-        self.collect_paths(&mut FieldPath::new(), &mut paths);
-        paths
+    /// The number of members.
+    pub(super) fn len(&self) -> usize {
+        let nodes = self.nodes.values();
+        nodes
+            .map(|node| usize::from(node.member) + node.below.len())
+            .sum()
     }
 
-    fn collect_paths(&self, prefix: &mut FieldPath, paths: &mut Vec<FieldPath>) {
-        for (step, node) in &self.nodes {
-            if node.member {
-                let mut path = prefix.clone();
-                path.push(step.clone());
-                paths.push(path);
-            }
+    /// Gives `f` the texts of the members until it breaks: those of a level first, then those below each of its steps.
+    ///
+    /// A member's text may be as long as the set is large, so texts are lent: who keeps them has to bound their sum.
+    pub(super) fn for_each_text(
+        &self,
+        f: &mut impl FnMut(&str) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.texts_below(&mut String::new(), f)
+    }
+
+    fn texts_below(
+        &self,
+        path: &mut String,
+        f: &mut impl FnMut(&str) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let length = path.len();
+        let at = |path: &mut String, step: &PathElement| {
+            path.truncate(length);
+            let _ = write!(path, "{step}");
+        };
+        for (step, _) in self.iter().filter(|(_, node)| node.member) {
+            at(path, step);
+            f(path)?;
         }
-        for (step, node) in &self.nodes {
-            prefix.push(step.clone());
-            node.below.collect_paths(prefix, paths);
-            prefix.pop();
+        for (step, node) in self.iter().filter(|(_, node)| !node.below.is_empty()) {
+            at(path, step);
+            node.below.texts_below(path, f)?;
         }
+        ControlFlow::Continue(())
     }
 }
 
@@ -200,7 +206,7 @@ mod tests {
         set
     }
 
-    fn steps(path: &str) -> FieldPath {
+    fn steps(path: &str) -> Vec<PathElement> {
         path.split('.').map(PathElement::name).collect()
     }
 
@@ -213,7 +219,11 @@ mod tests {
             parent_and_child.intersection(&set(&["a.b", "c"])),
             set(&["a.b"])
         );
-        assert!(!set(&["a.b"]).contains(&steps("a")));
+        assert!(
+            set(&["a.b"])
+                .get(&PathElement::name("a"))
+                .is_some_and(|node| !node.member)
+        );
     }
 
     #[test]
@@ -238,11 +248,22 @@ mod tests {
 
     #[test]
     fn members_of_a_level_come_before_those_below() {
-        let paths = set(&["b", "a.z", "a", "a.c.d", "c"]).paths();
-        let texts: Vec<_> = paths
-            .iter()
-            .map(|path| super::super::path::text(path))
-            .collect();
-        assert_eq!(texts, [".a", ".b", ".c", ".a.z", ".a.c.d"]);
+        let set = set(&["b", "a.z", "a", "a.c.d", "c"]);
+        let first_texts = |most: usize| {
+            let mut texts = Vec::new();
+            let _ = set.for_each_text(&mut |text| {
+                texts.push(text.to_owned());
+                if texts.len() < most {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+            texts
+        };
+        let all = [".a", ".b", ".c", ".a.z", ".a.c.d"];
+        assert_eq!(first_texts(9), all);
+        assert_eq!(first_texts(4), all[..4]);
+        assert_eq!(set.len(), all.len());
     }
 }

@@ -138,15 +138,28 @@ impl<'a> ItemList<'a> {
         Some(of_table.iter().copied().chain(of_schema))
     }
 
-    /// The default of a key field.
-    fn default_of(self, name: &str) -> Option<Value> {
-        match self {
-            Self::Table(list) => match list.item {
-                Type::Object(shape) => default_of(shape.field(name)?),
-                _ => None,
-            },
-            Self::Custom(list) => list.item.default_of(name).cloned(),
-        }
+    /// The default of a key field. What it takes is taken from `room`, in bytes of its name and text.
+    ///
+    /// # Errors
+    ///
+    /// The message if there is not as much room.
+    fn default_of(self, name: &str, room: &mut usize) -> Result<Option<Value>, String> {
+        let list = match self {
+            Self::Table(list) => {
+                let field = match list.item {
+                    Type::Object(shape) => shape.field(name),
+                    _ => None,
+                };
+                return Ok(field.and_then(default_of));
+            }
+            Self::Custom(list) => list,
+        };
+        let Some(default) = list.item.default_of(name) else {
+            return Ok(None);
+        };
+        let left = room.checked_sub(name.len() + default.bytes);
+        *room = left.ok_or("associative list with keys has defaults that are too long")?;
+        Ok(Some(default.value.clone()))
     }
 }
 
@@ -228,6 +241,10 @@ pub(super) fn item_step(list: ItemList<'_>, item: &Value) -> Result<PathElement,
     }
 }
 
+/// Bytes of the defaults in the key of one item. An object of the version that the schema describes has its defaults; an item of another
+/// version lacks them, and without a bound a long default is copied into the key of each.
+const MOST_DEFAULTS: usize = 1 << 10;
+
 fn key_step<'k>(
     list: ItemList<'_>,
     keys: impl Iterator<Item = &'k str> + Clone,
@@ -240,13 +257,17 @@ fn key_step<'k>(
         }
         _ => return Err("associative list with keys may not have non-map elements".to_owned()),
     };
+    let mut room = MOST_DEFAULTS;
     let with_values = keys.clone().filter_map(|name| {
-        let value = fields.get(name).cloned();
-        let value = value.or_else(|| list.default_of(name))?;
-        Some((name.to_owned(), Scalar(value)))
+        let value = match fields.get(name) {
+            Some(value) => Ok(Some(value.clone())),
+            None => list.default_of(name, &mut room),
+        };
+        let value = value.transpose()?;
+        Some(value.map(|value| (name.to_owned(), Scalar(value))))
     });
     // Some of the fields may be missing, as in the original: an item without any is the error.
-    let mut key: Vec<_> = with_values.collect();
+    let mut key: Vec<_> = with_values.collect::<Result<_, _>>()?;
     if key.is_empty() {
         let keys: Vec<_> = keys.map(|name| Quoted(name).to_string()).collect();
         return Err(format!(

@@ -6,6 +6,7 @@
 
 mod custom;
 mod library;
+mod memory;
 mod properties;
 mod tables;
 mod versions;
@@ -154,7 +155,7 @@ fn status(error: &ApplyError) -> Value {
                 "field": conflict.path,
             })
         };
-        status["causes"] = conflicts.iter().map(cause).collect();
+        status["causes"] = conflicts.listed.iter().map(cause).collect();
     }
     status
 }

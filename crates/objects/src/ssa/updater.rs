@@ -57,11 +57,14 @@ impl<'a> Updater<'a> {
                 return false;
             };
             let lost = entry.set.intersection(&change.set);
-            conflicts.push(identity, &lost);
             for gone in [&lost, &change.removed] {
                 if !gone.is_empty() {
                     entry.set = entry.set.difference(gone);
                 }
+            }
+            // Under force nothing is reported, so nothing is kept to report.
+            if !force && !lost.is_empty() {
+                conflicts.push(identity.clone(), lost);
             }
             true
         });
@@ -69,10 +72,7 @@ impl<'a> Updater<'a> {
             return Err(conflicts);
         }
         managers.retain(|_, entry| !entry.set.is_empty());
-        Ok(changes
-            .in_version(live.version())
-            .cloned()
-            .unwrap_or_default())
+        Ok(changes.into_version(live.version()))
     }
 
     /// Drops entries of versions that are not served, and shortens paths into values that are
@@ -120,14 +120,27 @@ impl Changes<'_> {
         self.by_version[index].1.as_ref()
     }
 
+    /// Empty if the version is not served.
+    fn into_version(mut self, version: &str) -> TrackedWrite {
+        let known = self
+            .by_version
+            .iter()
+            .position(|(known, _)| known == version);
+        let change = match known {
+            Some(index) => self.by_version.swap_remove(index).1,
+            None => self.find(version),
+        };
+        change.unwrap_or_default()
+    }
+
     fn find(&self, version: &str) -> Option<TrackedWrite> {
         let kinds = self.request.kinds;
         let (live, new) = (self.live.to(kinds, version)?, self.new.to(kinds, version)?);
         let reset = self.request.reset_fields(version);
         let comparison = live.compare(&new);
         Some(TrackedWrite {
-            set: comparison.set_now().without_trees(&reset),
             removed: comparison.removed.without_trees(&reset),
+            set: comparison.into_set_now().without_trees(&reset),
         })
     }
 }

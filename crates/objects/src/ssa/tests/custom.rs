@@ -323,9 +323,9 @@ fn an_apply_merges_by_the_schema_and_conflicts_with_owners() {
     let ApplyError::Conflicts(conflicts) = refused else {
         panic!("{refused}");
     };
-    assert_eq!(conflicts.len(), 1);
+    assert_eq!((conflicts.listed.len(), conflicts.unlisted), (1, 0));
     assert_eq!(
-        (&*conflicts[0].manager, &*conflicts[0].path),
+        (&*conflicts.listed[0].manager, &*conflicts.listed[0].path),
         ("one", ".spec.list")
     );
     // What is no longer applied is gone.
@@ -361,7 +361,7 @@ fn values_without_a_schema_may_be_as_deep_as_they_can_be_read() {
 }
 
 /// A kind without a definition.
-struct Unknown;
+pub(super) struct Unknown;
 
 impl ManagedKind for Unknown {
     fn object_type(&self, _: &str) -> Option<ObjectType<'_>> {

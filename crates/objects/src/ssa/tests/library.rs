@@ -145,6 +145,7 @@ fn owned(managers: &Managers) -> Value {
 fn reported(conflict_set: &ConflictSet) -> Value {
     let conflicts = conflict_set.describe();
     let mut reported: Vec<_> = conflicts
+        .listed
         .iter()
         .map(|conflict| format!("{}{}", conflict.manager, conflict.path))
         .collect();
