@@ -44,6 +44,7 @@
 
 mod answered_here;
 mod audit;
+mod by_dry_run;
 mod cluster;
 mod earlier;
 mod early_refusals;

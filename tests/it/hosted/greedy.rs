@@ -82,6 +82,24 @@ async fn the_body_of_a_review_is_limited_to_32_kib() {
     assert!(message.ends_with("limit is 32768"), "{message}");
 }
 
+/// Each of its characters is wrong, and an error shows all of it.
+#[tokio::test]
+async fn a_long_field_manager_is_refused_in_few_words() {
+    let home = Home::new();
+    let server = home.start().await;
+    let alice = server.as_user("alice").await;
+    let target = format!("{REVIEWS}?fieldManager={}", "%7F".repeat(20_000));
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"nonResourceAttributes": {"verb": "get", "path": "/"}},
+    });
+    let response = alice.post(&target, &review).await;
+    let message = response.refused(422, "Invalid");
+    let end = "fieldManager: Too long: may not be more than 128 bytes";
+    assert!(message.ends_with(end), "{} bytes", message.len());
+}
+
 #[tokio::test]
 async fn a_watch_may_have_the_longest_possible_timeout() {
     let home = Home::new();
@@ -129,7 +147,9 @@ async fn duplicates_among_very_many_elements_are_found_in_less_than_quadratic_ti
         "{warning}"
     );
 
-    let condition = |i: usize| json!({"type": format!("c{}", i % (many - 1)), "status": "True"});
+    // The first two are the same: later errors may be left out.
+    let condition =
+        |i: usize| json!({"type": format!("c{}", i.saturating_sub(1)), "status": "True"});
     let conditions: Value = (0..many).map(condition).collect();
     let patch = json!({"status": {"conditions": conditions}});
     let target = format!("{SCHEMAS}/exempt/status?dryRun=All");

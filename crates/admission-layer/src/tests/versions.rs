@@ -277,13 +277,40 @@ fn scaler(metrics: Option<&str>, target: Option<u32>) -> Value {
     scaler
 }
 
+const APPLY: &str = "application/apply-patch+yaml";
+
+/// Methods, whether they are about the collection, bodies of autoscalers, and why these are refused.
+fn writes_of_metrics() -> Vec<(&'static str, bool, &'static str, String, &'static str)> {
+    const CPU: &str =
+        r#"[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":1}}]"#;
+    const HIDDEN: &str = "the upstream does not show its metrics";
+    const DENIED: &str = "denied request: failed expression";
+    const JSON: &str = "application/json";
+    const MERGE: &str = "application/merge-patch+json";
+    let document = |metrics, target| scaler(metrics, target).to_string();
+    let two = document(Some(CPU), Some(80));
+    let escaped = two.replace("alpha.kubernetes", r"\u0061lpha.kubernetes");
+    let annotations = json!({"autoscaling.alpha.kubernetes.io/metrics": CPU});
+    let patch = json!({"metadata": {"annotations": annotations}}).to_string();
+    vec![
+        ("POST", true, JSON, document(None, Some(1)), ""),
+        ("POST", true, JSON, document(Some(CPU), None), ""),
+        ("POST", true, JSON, two.clone(), DENIED),
+        ("POST", true, JSON, escaped, DENIED),
+        ("PUT", false, JSON, two.clone(), DENIED),
+        // The upstream has changed it.
+        ("POST", true, JSON, document(Some("[]"), Some(2)), HIDDEN),
+        ("PATCH", false, MERGE, patch, DENIED),
+        ("PATCH", false, APPLY, two, DENIED),
+        // The target may be another manager's.
+        ("PATCH", false, APPLY, document(Some(CPU), None), HIDDEN),
+        ("PATCH", false, APPLY, document(None, Some(1)), ""),
+    ]
+}
+
 /// A dry run, and a configuration that is applied, are answered in the version of the request.
 #[test]
 fn metrics_that_the_upstream_does_not_show_are_read_in_the_request() {
-    const CPU: &str =
-        r#"[{"type":"Resource","resource":{"name":"cpu","targetAverageUtilization":1}}]"#;
-    const NONE: &str = "the upstream does not show its metrics";
-    const DENIED: &str = "denied request: failed expression";
     World::run(|| async {
         let mut world = World::new(AdmissionMode::Enforce);
         world.inside.answer = Rc::new(|_: &Sent| Response::new(shown_scaler().to_string()));
@@ -300,56 +327,10 @@ fn metrics_that_the_upstream_does_not_show_are_read_in_the_request() {
         world.store(one, stored.clone());
         stored["apiVersion"] = json!("autoscaling/v2");
         world.store(&one.replace("v1", "v2"), stored);
-        let (merge, apply) = (
-            "application/merge-patch+json",
-            "application/apply-patch+yaml",
-        );
-        let escaped = scaler(Some(CPU), Some(80)).to_string();
-        let escaped = escaped.replace("alpha.kubernetes", r"\u0061lpha.kubernetes");
-        let annotation =
-            json!({"metadata": {"annotations": {"autoscaling.alpha.kubernetes.io/metrics": CPU}}});
-        let patch = annotation.to_string();
-        let document = |metrics, target| scaler(metrics, target).to_string();
-        for (method, target, media, body, why) in [
-            ("POST", all, "application/json", document(None, Some(1)), ""),
-            (
-                "POST",
-                all,
-                "application/json",
-                document(Some(CPU), None),
-                "",
-            ),
-            (
-                "POST",
-                all,
-                "application/json",
-                document(Some(CPU), Some(80)),
-                DENIED,
-            ),
-            ("POST", all, "application/json", escaped, DENIED),
-            (
-                "PUT",
-                one,
-                "application/json",
-                document(Some(CPU), Some(80)),
-                DENIED,
-            ),
-            // The upstream has changed it.
-            (
-                "POST",
-                all,
-                "application/json",
-                document(Some("[]"), Some(2)),
-                NONE,
-            ),
-            ("PATCH", one, merge, patch, DENIED),
-            ("PATCH", one, apply, document(Some(CPU), Some(80)), DENIED),
-            // The target may be another manager's.
-            ("PATCH", one, apply, document(Some(CPU), None), NONE),
-            ("PATCH", one, apply, document(None, Some(1)), ""),
-        ] {
+        for (method, is_collection, media, body, why) in writes_of_metrics() {
+            let target = if is_collection { all } else { one };
             let target = format!("{target}?fieldManager=me&force=true");
-            let target = if media == apply {
+            let target = if media == APPLY {
                 &*target
             } else {
                 target.split('?').next().unwrap()
