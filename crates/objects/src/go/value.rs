@@ -90,9 +90,9 @@ pub(crate) fn type_name_as_text(value: &Value) -> &'static str {
 
 /// A value that prints as Go's `%#v` prints it: as Go source.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'v>(pub(crate) &'v Value);
+pub(crate) struct GoSource<'v>(pub(crate) &'v Value);
 
-impl fmt::Display for Source<'_> {
+impl fmt::Display for GoSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => f.write_str("interface {}(nil)"),
@@ -108,7 +108,7 @@ fn write_list_source(f: &mut fmt::Formatter<'_>, items: &[Value]) -> fmt::Result
     f.write_str("[]interface {}{")?;
     for (index, item) in items.iter().enumerate() {
         let comma = if index > 0 { ", " } else { "" };
-        write!(f, "{comma}{}", Source(item))?;
+        write!(f, "{comma}{}", GoSource(item))?;
     }
     f.write_char('}')
 }
@@ -117,7 +117,7 @@ fn write_map_source(f: &mut fmt::Formatter<'_>, fields: &Map<String, Value>) -> 
     f.write_str("map[string]interface {}{")?;
     for (index, (key, value)) in fields.iter().enumerate() {
         let comma = if index > 0 { ", " } else { "" };
-        write!(f, "{comma}{}:{}", Quoted(key), Source(value))?;
+        write!(f, "{comma}{}:{}", Quoted(key), GoSource(value))?;
     }
     f.write_char('}')
 }
@@ -177,7 +177,7 @@ mod tests {
     fn values_are_printed_as_go_source() {
         let value = json!({"b": [1, 1.5, null, true], "a": "x y"});
         assert_eq!(
-            Source(&value).to_string(),
+            GoSource(&value).to_string(),
             r#"map[string]interface {}{"a":"x y", "b":[]interface {}{1, 1.5, interface {}(nil), true}}"#
         );
         assert_eq!(type_name(&value), "map[string]interface {}");
@@ -193,7 +193,7 @@ mod tests {
             ] {
                 let cost = |levels| {
                     let value = (0..levels).fold(json!(1), |value, _| wrap(value));
-                    allocation_counter::measure(|| drop(Source(&value).to_string())).bytes_total
+                    allocation_counter::measure(|| drop(GoSource(&value).to_string())).bytes_total
                 };
                 let (half, all) = (cost(4_000), cost(8_000));
                 assert!(all < half * 5 / 2, "{half} {all}");
