@@ -1,6 +1,6 @@
 //! The options of lists, watches and deletions of collections.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{query::Query, status_error::StatusError};
 use fairgate_gotext::{Quoted, parse_uint};
@@ -194,8 +194,10 @@ impl ListParameters {
 
     /// Whether the selectors match an object.
     pub fn select(&self, object: &Value) -> bool {
-        let labels = |key: &str| metadata::entry(object, "labels", key);
-        self.labels.matches_by(labels)
+        let labels = metadata::of(object)
+            .get("labels")
+            .and_then(Value::as_object);
+        self.labels.matches(labels.unwrap_or(&Map::new()))
             && self.fields.matches(|path| match path {
                 "metadata.name" => Some(metadata::name(object)),
                 "metadata.namespace" => Some(metadata::text(object, "namespace")),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::field_error::ApiFieldError;
+use crate::field_error::{ApiFieldError, MOST_ERRORS};
 use fairgate_gotext::names;
 
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
@@ -20,6 +20,9 @@ const MAX_MESSAGE: usize = 32 << 10;
 pub fn validate(at: &str, conditions: &Value, errors: &mut Vec<ApiFieldError>) {
     let mut types = HashSet::new();
     for (index, condition) in conditions.as_array().into_iter().flatten().enumerate() {
+        if errors.len() >= MOST_ERRORS {
+            return;
+        }
         let field = format!("{at}[{index}]");
         let ty = &condition["type"];
         if !types.insert(ty.as_str().unwrap_or_default()) {

@@ -66,6 +66,9 @@ impl ApiErrorType {
 /// So many bytes of errors say enough: a client may send thousands of mistakes, and values that are shown with each of them.
 pub const MOST_ERROR_TEXT: usize = 256 << 10;
 
+/// So many errors say enough, however short they are: a value of a few bytes may be wrong in several ways, and each is told in hundreds.
+pub const MOST_ERRORS: usize = 10_000;
+
 /// An error in one field. `Display` gives the whole text, including the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiFieldError {

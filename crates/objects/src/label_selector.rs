@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::field_error::ApiFieldError;
+use crate::field_error::{ApiFieldError, MOST_ERRORS};
 use fairgate_gotext::names;
 
 fn texts(list: &Value) -> impl Iterator<Item = (usize, &Value)> {
@@ -23,6 +23,9 @@ pub(crate) fn has_bad_value(selector: &Value) -> bool {
 pub fn validate(at: &str, selector: &Value, tolerant: bool, errors: &mut Vec<ApiFieldError>) {
     let field = &format!("{at}.matchLabels");
     for (key, value) in selector["matchLabels"].as_object().into_iter().flatten() {
+        if errors.len() >= MOST_ERRORS {
+            return;
+        }
         let wrong = names::qualified(key);
         errors.extend(
             wrong
@@ -37,6 +40,9 @@ pub fn validate(at: &str, selector: &Value, tolerant: bool, errors: &mut Vec<Api
         );
     }
     for (index, expression) in texts(&selector["matchExpressions"]) {
+        if errors.len() >= MOST_ERRORS {
+            return;
+        }
         let field = format!("{at}.matchExpressions[{index}]");
         let values = &expression["values"];
         let is_empty = texts(values).next().is_none();
@@ -65,6 +71,9 @@ pub fn validate(at: &str, selector: &Value, tolerant: bool, errors: &mut Vec<Api
                 .map(|text| ApiFieldError::invalid(&at_key, &json!(key), text)),
         );
         for (index, value) in texts(values).filter(|_| !tolerant) {
+            if errors.len() >= MOST_ERRORS {
+                return;
+            }
             let field = format!("{field}.values[{index}]");
             let wrong = names::label_value(value.as_str().unwrap_or_default());
             errors.extend(

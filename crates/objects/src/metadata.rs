@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     codec,
-    field_error::{ApiFieldError, MOST_ERROR_TEXT},
+    field_error::{ApiFieldError, MOST_ERROR_TEXT, MOST_ERRORS},
     schema::meta_v1::OWNER_REFERENCE,
 };
 use fairgate_gotext::{Quoted, is_printable, names};
@@ -171,8 +171,9 @@ pub fn validate(
 pub fn validate_update(object: &Value, old: &Value) -> Vec<ApiFieldError> {
     let mut errors = Vec::new();
     if is_deleting(old) {
+        let known: HashSet<&str> = finalizers(old).collect();
         let mut extra: Vec<&str> = finalizers(object)
-            .filter(|one| !finalizers(old).any(|other| other == *one))
+            .filter(|one| !known.contains(one))
             .collect();
         extra.sort_unstable();
         extra.dedup();
@@ -251,6 +252,9 @@ fn entries<'a>(object: &'a Value, map: &str) -> impl Iterator<Item = (&'a str, &
 fn check_labels(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let field = "metadata.labels";
     for (key, value) in entries(object, "labels") {
+        if errors.len() >= MOST_ERRORS {
+            break;
+        }
         for text in names::qualified(key) {
             errors.push(ApiFieldError::invalid(field, &json!(key), text));
         }
@@ -267,6 +271,9 @@ fn check_annotations(object: &Value, errors: &mut Vec<ApiFieldError>) {
         total += key.len() + value.len();
         // As Go's `ValidateAnnotations`, which lowers the key first: unlike a label's, its domain may have capital
         // letters.
+        if errors.len() >= MOST_ERRORS {
+            continue;
+        }
         for text in names::qualified(&key.to_lowercase()) {
             errors.push(ApiFieldError::invalid(field, &json!(key), text));
         }
@@ -283,6 +290,9 @@ fn check_owners(object: &Value, errors: &mut Vec<ApiFieldError>) {
     };
     let mut controller: Option<FirstController> = None;
     for owner in owners {
+        if errors.len() >= MOST_ERRORS {
+            break;
+        }
         let part = |key: &str| owner[key].as_str().unwrap_or_default();
         let api_version = part("apiVersion");
         let version = api_version.rsplit('/').next().unwrap_or_default();
@@ -366,6 +376,7 @@ pub(crate) fn check_finalizers_qualified(object: &Value) -> Vec<ApiFieldError> {
     finalizers(object)
         .enumerate()
         .filter(|(_, name)| is_unqualified(name))
+        .take(MOST_ERRORS)
         .map(|(index, name)| {
             ApiFieldError::invalid(
                 &format!("metadata.finalizers[{index}]"),
@@ -391,6 +402,9 @@ fn printed_owners(owners: &[Value]) -> String {
 fn check_finalizers(object: &Value, errors: &mut Vec<ApiFieldError>) {
     let field = "metadata.finalizers";
     for finalizer in finalizers(object) {
+        if errors.len() >= MOST_ERRORS {
+            break;
+        }
         for text in names::qualified(finalizer) {
             errors.push(ApiFieldError::invalid(field, &json!(finalizer), text));
         }
@@ -411,6 +425,9 @@ fn check_managed_fields(object: &Value, errors: &mut Vec<ApiFieldError>) {
         return;
     };
     for (index, entry) in entries.iter().enumerate() {
+        if errors.len() >= MOST_ERRORS {
+            break;
+        }
         let path = format!("metadata.managedFields[{index}]");
         let part = |key: &str| entry[key].as_str().unwrap_or_default();
         if !["Apply", "Update"].contains(&part("operation")) {
@@ -509,6 +526,15 @@ mod tests {
             let bytes: usize = texts(&errors).iter().map(String::len).sum();
             assert!(!errors.is_empty() && bytes < 4 * MOST_ERROR_TEXT, "{bytes}");
         }
+    }
+
+    /// Comparing each with each would take longer than anybody waits for a test.
+    #[test]
+    fn many_finalizers_are_compared_in_linear_time() {
+        let with = |finalizer: &str| json!({"metadata": {"name": "a", "finalizers": vec![finalizer; 500_000]}});
+        let (new, mut old) = (with("x/b"), with("x/a"));
+        old["metadata"]["deletionTimestamp"] = json!("2020-01-01T00:00:00Z");
+        assert!(!validate_update(&new, &old).is_empty());
     }
 
     #[test]

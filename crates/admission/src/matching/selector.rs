@@ -1,7 +1,9 @@
 //! Label selectors of policies.
 
+use std::borrow::Cow;
+
 use fairgate_cel::CelJson;
-use fairgate_objects::selector::LabelSelector;
+use fairgate_objects::selector::{LabelSelector, LabelSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as SelectorObject;
 
 /// A label selector, and one label that it requires.
@@ -32,12 +34,43 @@ impl LabelRule {
 
     /// Whether an object with these labels, a JSON object of strings, is selected.
     pub(crate) fn selects(&self, labels: Option<&CelJson<'_>>) -> bool {
-        self.selector.matches_by(|key| label(labels?, key))
+        self.selector.matches(&ObjectLabels(labels))
     }
 
     pub(crate) fn required(&self) -> Option<(&str, &[String])> {
         let (key, values) = self.required.as_ref()?;
         Some((key, values))
+    }
+}
+
+/// The labels of an object, if it has any.
+struct ObjectLabels<'l>(Option<&'l CelJson<'l>>);
+
+impl ObjectLabels<'_> {
+    fn members(&self) -> &[(Cow<'_, str>, CelJson<'_>)] {
+        match self.0 {
+            Some(CelJson::Object(labels)) => labels.members(),
+            _ => &[],
+        }
+    }
+}
+
+impl LabelSet for ObjectLabels<'_> {
+    fn count(&self) -> usize {
+        self.members().len()
+    }
+
+    fn value(&self, key: &str) -> Option<&str> {
+        label(self.0?, key)
+    }
+
+    fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.members()
+            .iter()
+            .filter_map(|(key, value)| match value {
+                CelJson::String(value) => Some((&**key, &**value)),
+                _ => None,
+            })
     }
 }
 

@@ -6,7 +6,10 @@ use serde_json::Value;
 
 use super::{items, text};
 use fairgate_gotext::names;
-use fairgate_objects::{field_error::ApiFieldError, label_selector};
+use fairgate_objects::{
+    field_error::{ApiFieldError, MOST_ERRORS},
+    label_selector,
+};
 
 const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
@@ -40,6 +43,9 @@ pub(super) fn validate(at: &str, resources: &Value, errors: &mut Vec<ApiFieldErr
 fn validate_rule(at: &str, rule: &Value, errors: &mut Vec<ApiFieldError>) {
     let mut names = HashSet::new();
     for (index, name) in items(&rule["resourceNames"]) {
+        if errors.len() >= MOST_ERRORS {
+            return;
+        }
         let field = format!("{at}.resourceNames[{index}]");
         for problem in names::path_segment(text(name), false) {
             errors.push(ApiFieldError::invalid(&field, name, problem));
@@ -65,6 +71,9 @@ fn validate_rule(at: &str, rule: &Value, errors: &mut Vec<ApiFieldError>) {
             errors.push(ApiFieldError::invalid(&field, list, detail));
         }
         for (index, item) in items(list) {
+            if errors.len() >= MOST_ERRORS {
+                return;
+            }
             let field = format!("{field}[{index}]");
             match member {
                 "operations" if !OPERATIONS.iter().any(|known| item == known) => {
@@ -95,6 +104,9 @@ fn validate_resources(at: &str, resources: &Value, errors: &mut Vec<ApiFieldErro
     // Of all patterns without a slash the last decides, as in the original.
     let mut last_without_slash = None;
     for (index, pattern) in items(resources) {
+        if errors.len() >= MOST_ERRORS {
+            return;
+        }
         let field = format!("{at}[{index}]");
         let name = text(pattern);
         if name.is_empty() {

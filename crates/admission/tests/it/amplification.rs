@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 const MANY: usize = 150;
 const LONG: usize = 30_000;
+const VERY_MANY: usize = 100_000;
 /// What is shown of a text is at most four times as long, in the message and the cause of two validations, and each item has a few errors.
 const PER_BYTE: usize = 24;
 const FIXED: usize = 2 << 20;
@@ -23,6 +24,8 @@ const FIXED: usize = 2 << 20;
 struct Places {
     texts: Vec<String>,
     lists: Vec<String>,
+    /// Those of them whose items are texts.
+    of_texts: Vec<String>,
 }
 
 impl Places {
@@ -41,23 +44,31 @@ impl Places {
                 }
             }
             Type::List(list) => {
-                self.lists.push(at.to_owned());
+                self.add_list(at, &list.item);
                 self.add(&list.item, &format!("{at}[]"));
             }
             Type::Map(map) => {
-                self.lists.push(at.to_owned());
+                self.add_list(at, &map.value);
                 self.texts.push(format!("{at} key"));
                 self.add(&map.value, &format!("{at}[]"));
             }
             _ => {}
         }
     }
+
+    fn add_list(&mut self, at: &str, item: &Type) {
+        self.lists.push(at.to_owned());
+        if matches!(item, Type::Text) {
+            self.of_texts.push(at.to_owned());
+        }
+    }
 }
 
-/// An object with a long text at one place, and many items at another.
+/// An object with a long text at one place, and so many items at another.
 struct Sample<'a> {
     long: &'a str,
     many: &'a str,
+    count: usize,
 }
 
 impl Sample<'_> {
@@ -99,7 +110,7 @@ impl Sample<'_> {
     }
 
     fn count(&self, at: &str) -> usize {
-        if at == self.many { MANY } else { 1 }
+        if at == self.many { self.count } else { 1 }
     }
 }
 
@@ -126,16 +137,27 @@ fn hold(kind: &Kind) {
     assert!(places.texts.len() > 20 && places.lists.len() > 5);
     let mut wrong = Vec::new();
     let mut largest = 0;
+    let mut look = |sample: &Sample<'_>| {
+        let object = sample.value(&Type::Object(kind.stored().shape), "", 0);
+        let (said, sent) = (said(kind, &object), object.to_string().len());
+        largest = largest.max(said);
+        if said > FIXED + PER_BYTE * sent {
+            let (long, many) = (sample.long, sample.many);
+            wrong.push(format!(
+                "{long} x {} {many}: {said} of {sent}",
+                sample.count
+            ));
+        }
+    };
     for many in &places.lists {
         for long in &places.texts {
-            let sample = Sample { long, many };
-            let object = sample.value(&Type::Object(kind.stored().shape), "", 0);
-            let (said, sent) = (said(kind, &object), object.to_string().len());
-            largest = largest.max(said);
-            if said > FIXED + PER_BYTE * sent {
-                wrong.push(format!("{long} x {many}: {said} of {sent}"));
-            }
+            let count = MANY;
+            look(&Sample { long, many, count });
         }
+    }
+    for many in &places.of_texts {
+        let (long, count) = ("", VERY_MANY);
+        look(&Sample { long, many, count });
     }
     assert!(wrong.is_empty(), "{}: {wrong:#?}", kind.kind);
     assert!(largest > LONG, "nothing is said of the long text");

@@ -11,5 +11,5 @@ mod value;
 pub use self::json::escape_html;
 pub(crate) use self::{
     json::json,
-    value::{Plain, PlainList, PlainMap, PlainText, Source, type_name, type_name_as_text},
+    value::{GoSource, Plain, PlainList, PlainMap, PlainText, type_name, type_name_as_text},
 };

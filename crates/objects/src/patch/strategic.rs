@@ -10,7 +10,7 @@
 //! Where upstream's server panics, because it compares lists or objects as if they were plain, the
 //! patch fails with the same status as other unexpected errors.
 
-use std::collections::HashSet;
+use std::{cell::Cell, collections::HashSet};
 
 use serde_json::{Map, Value};
 
@@ -36,7 +36,8 @@ const ORDER: &str = "$setElementOrder";
 ///
 /// # Errors
 ///
-/// [`PatchError::BadRequest`], if the patch is no JSON object or a directive is malformed;
+/// [`PatchError::BadRequest`], if the patch is no JSON object or a directive is malformed; [`PatchError::TooLarge`], if it merges the same
+/// lists again and again;
 /// [`PatchError::Unprocessable`] for lists of lists; [`PatchError::Internal`] for all other
 /// errors, as upstream.
 pub fn strategic(
@@ -55,12 +56,45 @@ pub fn strategic(
         }
     };
     let mut map = object.as_object().cloned().unwrap_or_default();
-    merge_map(&mut map, &patch, MergeType::Struct(shape))?;
+    let work = ListWork::for_patch(object, &patch);
+    merge_map(&mut map, &patch, MergeType::Struct(shape), &work)?;
     Ok(Patched {
         value: Value::Object(map),
         problems: unless_ignored(parsed.duplicates, validation),
         patch: Some(Value::Object(patch)),
     })
+}
+
+/// Items that may be gone through beyond those of the object and of the patch.
+const REPEATED_ITEMS: usize = 1 << 16;
+
+/// How many items of lists may still be gone through. A patch may name an item of a list many times, and each time the lists in that item
+/// are merged as a whole.
+struct ListWork(Cell<usize>);
+
+impl ListWork {
+    fn for_patch(object: &Value, patch: &Map<String, Value>) -> Self {
+        let given: usize = patch.values().map(items_in).sum();
+        // With an order, what is there is gone through twice.
+        Self(Cell::new(REPEATED_ITEMS + 2 * (items_in(object) + given)))
+    }
+
+    fn take(&self, items: usize) -> Result<(), PatchError> {
+        let left = self.0.get().checked_sub(items);
+        self.0.set(left.ok_or_else(|| {
+            PatchError::TooLarge("the patch merges the same lists too often".to_owned())
+        })?);
+        Ok(())
+    }
+}
+
+/// The items of all lists in a value.
+fn items_in(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.len() + items.iter().map(items_in).sum::<usize>(),
+        Value::Object(members) => members.values().map(items_in).sum(),
+        _ => 0,
+    }
 }
 
 /// The type of the values that are merged.
@@ -154,19 +188,21 @@ fn merge_map(
     target: &mut Map<String, Value>,
     patch: &Map<String, Value>,
     scope: MergeType,
+    work: &ListWork,
 ) -> Result<(), PatchError> {
     if let Some(directive) = patch.get(PATCH) {
         return follow(target, directive, patch);
     }
     retain(target, patch)?;
-    let done = merge_ordered(target, patch, scope)?;
+    let done = merge_ordered(target, patch, scope, work)?;
     // Sorted, where a Go map has any order: `$deleteFromPrimitiveList/...` comes before the field that adds to the same list.
     for (key, value) in patch {
         let list = listed(key, DELETE, "invalid patch format of primitive list")?;
         let skip = key == RETAIN || key.starts_with(ORDER) || done.contains(&key.as_str());
         if !skip {
             let field = list.filter(|list| !list.is_empty());
-            merge_member(target, field.unwrap_or(key), value, scope, list.is_some())?;
+            let deleting = list.is_some();
+            merge_member(target, field.unwrap_or(key), value, (scope, work), deleting)?;
         }
     }
     Ok(())
@@ -228,6 +264,7 @@ fn merge_ordered<'p>(
     target: &mut Map<String, Value>,
     patch: &'p Map<String, Value>,
     scope: MergeType,
+    work: &ListWork,
 ) -> Result<Vec<&'p str>, PatchError> {
     let mut done = Vec::new();
     for (key, order) in patch.iter().filter(|(key, _)| key.starts_with(ORDER)) {
@@ -237,7 +274,7 @@ fn merge_ordered<'p>(
         let before = target.get(name).map(as_list).transpose()?;
         let given = patch.get(name).map(as_list).transpose()?;
         let list = scope.list(name)?;
-        if let Some(merged) = merge_one_ordered(before, given, order, &list)? {
+        if let Some(merged) = merge_one_ordered(before, given, order, (&list, work))? {
             target.insert(name.to_owned(), Value::Array(merged));
             done.push(name);
         }
@@ -249,15 +286,16 @@ fn merge_one_ordered(
     before: Option<&[Value]>,
     given: Option<&[Value]>,
     order: &[Value],
-    list: &ListMergeType,
+    (list, work): (&ListMergeType, &ListWork),
 ) -> Result<Option<Vec<Value>>, PatchError> {
+    work.take(before.unwrap_or_default().len() + order.len())?;
     let identity = list.merge_key().map_or(ItemKey::Item, ItemKey::Key);
     merge_list::check_order(given.unwrap_or_default(), order, identity)?;
     let merged = match (before, given) {
         (None, None) => return Ok(None),
         (Some(before), None) => before.to_vec(),
         (None, Some(given)) => given.iter().filter_map(|item| taken(item, true)).collect(),
-        (Some(before), Some(given)) => merge_lists(before.to_vec(), given, list, false)?,
+        (Some(before), Some(given)) => merge_lists(before.to_vec(), given, (list, work), false)?,
     };
     let (before, given) = (before.unwrap_or_default(), given.unwrap_or_default());
     merge_list::check_types(before, given)?;
@@ -268,14 +306,15 @@ fn merge_one_ordered(
 fn merge_lists(
     target: Vec<Value>,
     patch: &[Value],
-    list: &ListMergeType,
+    (list, work): (&ListMergeType, &ListWork),
     deleting: bool,
 ) -> Result<Vec<Value>, PatchError> {
+    work.take(target.len() + patch.len())?;
     if deleting || list.patch == PatchStrategy::MergeSet || list.merge_key().is_some() {
         let scope = list.item;
         let item = ItemMerge {
             kind: scope.kind(),
-            merge: &|item, patch| merge_map(item, patch, scope),
+            merge: &|item, patch| merge_map(item, patch, scope, work),
         };
         merge_list::merge(target, patch, &item, list.merge_key(), deleting)
     } else {
@@ -295,7 +334,7 @@ fn merge_member(
     target: &mut Map<String, Value>,
     key: &str,
     value: &Value,
-    scope: MergeType,
+    (scope, work): (MergeType, &ListWork),
     deleting: bool,
 ) -> Result<(), PatchError> {
     match (target.get_mut(key), value) {
@@ -307,12 +346,12 @@ fn merge_member(
             if field.patch == PatchStrategy::Replace {
                 map.clone_from(patch);
             } else {
-                merge_map(map, patch, MergeType::of(&field.ty))?;
+                merge_map(map, patch, MergeType::of(&field.ty), work)?;
             }
         }
         (Some(Value::Array(items)), Value::Array(patch)) => {
             let list = scope.list(key)?;
-            *items = merge_lists(std::mem::take(items), patch, &list, deleting)?;
+            *items = merge_lists(std::mem::take(items), patch, (&list, work), deleting)?;
         }
         (Some(plain), value) if deleting && same_type(plain, value) => *plain = value.clone(),
         _ if deleting => {}

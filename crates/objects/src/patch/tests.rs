@@ -7,7 +7,7 @@ use crate::{
     codec::json::MAX_DEPTH,
     deep_documents::on_half_of_the_stack,
     schema::{
-        Struct, Type,
+        Struct, Type, built_in,
         flowcontrol_v1::{FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION as PRIORITY_LEVEL},
     },
 };
@@ -243,6 +243,31 @@ fn long_lists_merge_without_quadratic_cost() {
     let finalizers = patched.value["metadata"]["finalizers"].as_array().unwrap();
     assert_eq!(finalizers.len(), 99_999);
     assert_eq!(finalizers[0], "x/99999");
+}
+
+/// Each time all lists of the item are merged, so that a patch could cost the product of its length and the object's.
+#[test]
+fn an_item_that_a_patch_names_again_and_again_is_not_merged_for_ever() {
+    let shape = built_in("", "v1", "Pod").unwrap();
+    let variables = |count: usize| -> Vec<Value> {
+        let names = (0..count).map(|at| json!({"name": format!("v{at}")}));
+        names.collect()
+    };
+    let container = |env: Vec<Value>| json!({"name": "c", "env": env});
+    let object = json!({"spec": {"containers": [container(variables(20_000))]}});
+    let patched = |times: usize, by: &Value| {
+        let patch = json!({"spec": {"containers": vec![by; times]}});
+        let text = patch.to_string();
+        strategic(shape, &object, text.as_bytes(), FieldValidation::Warn)
+    };
+    let merged = container(variables(1));
+    let ordered = json!({"name": "c", "$setElementOrder/env": [{"name": "v1"}]});
+    let deleting = json!({"name": "c", "$deleteFromPrimitiveList/args": ["a"], "args": ["b"], "env": [{"name": "v"}]});
+    for by in [merged, ordered, deleting] {
+        assert!(patched(2, &by).is_ok(), "{by}");
+        let refused = patched(20_000, &by);
+        assert!(matches!(refused, Err(PatchError::TooLarge(_))), "{by}");
+    }
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Check {
             ) => {}
             (Type::Text | Type::Bytes, other) => self.misfit(&format!(
                 "expected string, got &value.valueUnstructured{{Value:{}}}",
-                go::Source(other)
+                go::GoSource(other)
             )),
             (Type::Int32 | Type::Int64, other) => self.misfit(&format!(
                 "expected numeric (int or float), got {}",

@@ -200,6 +200,9 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
+/// So many errors say enough: a value of a few bytes may be wrong in several ways, and each is told in hundreds.
+const MOST_ERRORS: usize = 10_000;
+
 #[derive(Default)]
 struct Errors(Vec<FieldError>);
 
@@ -212,6 +215,9 @@ impl Errors {
         detail: &str,
         remedy: &str,
     ) {
+        if self.0.len() >= MOST_ERRORS {
+            return;
+        }
         self.0.push(FieldError {
             field: field.to_owned(),
             mistake,
