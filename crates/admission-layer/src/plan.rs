@@ -53,7 +53,7 @@ pub(crate) fn may_match(
     let inputs = MatchInputs::new(cluster, &equivalents);
     operations(write).any(|operation| {
         let attributes = write.attributes(operation, kind_of(served), user);
-        !is_exempt(policies, &attributes) && policies.set.may_match(&attributes, &inputs)
+        !is_exempt(policies.are_static, &attributes) && policies.set.may_match(&attributes, &inputs)
     })
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn needs_discovery(
                 .iter()
                 .any(|policy| served.is_none() || has_unknown_params(cluster, policy))
         };
-        !is_exempt(policies, &attributes)
+        !is_exempt(policies.are_static, &attributes)
             && (policies.set.may_match_another_version(&attributes, &inputs)
                 || !cluster.are_resources_known() && lacks_resources())
     })
@@ -99,10 +99,10 @@ pub(crate) fn is_known(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -
     discovered(cluster, write).is_some()
 }
 
-/// Whether no policy is about a request, whatever its rules say.
-fn is_exempt(policies: &ForwardedPolicies, attributes: &AdmissionAttributes<'_>) -> bool {
+/// Whether no policy is about a request, whatever its rules say. `are_static` is whether the policies are from files.
+pub(crate) fn is_exempt(are_static: bool, attributes: &AdmissionAttributes<'_>) -> bool {
     let is_policy = attributes.resource.group == "admissionregistration.k8s.io";
-    attributes.is_exempt() && !(is_policy && policies.are_static)
+    attributes.is_exempt() && !(is_policy && are_static)
 }
 
 /// What the request may turn out to do.

@@ -101,19 +101,19 @@ impl AdmissionSide {
             return Concern::None;
         };
         let policies = self.evaluator.policies.borrowed();
-        let is_exempt = || {
+        let is_exempt = |are_static| {
             let kind = GroupVersionKind::default();
             let attributes = write.attributes(write.operation, kind, &call.digest.user);
-            attributes.is_exempt()
+            plan::is_exempt(are_static, &attributes)
         };
         let Some(policies) = &*policies else {
-            return if is_exempt() {
+            return if is_exempt(self.evaluator.policies.will_be_static()) {
                 Concern::None
             } else {
                 Concern::NotReady
             };
         };
-        if self.are_stale() && !is_exempt() {
+        if self.are_stale() && !is_exempt(false) {
             return Concern::Stale;
         }
         let is_unknown = self.needs_discovery(policies, &write, call);

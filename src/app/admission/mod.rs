@@ -207,6 +207,7 @@ impl AdmissionPolicies {
             }
             // Validation of the configuration refuses hosted policies without an API that hosts them.
             (AdmissionSource::Files | AdmissionSource::Hosted, _) => {
+                evaluating.published.expect_files();
                 let silence = files.silence();
                 let status = PublishingStatus::with_silence(clock.clone(), up_to_date, silence);
                 (ConfiguredPolicies::Files(files, last_good), status)

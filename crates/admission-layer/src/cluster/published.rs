@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use arc_swap::{ArcSwapOption, Guard};
@@ -31,6 +31,8 @@ pub struct ForwardedPolicies {
 pub struct PublishedPolicies {
     current: ArcSwapOption<ForwardedPolicies>,
     is_known: Notify,
+    /// Whether the first ones will be those of files.
+    will_be_static: AtomicBool,
     /// The time until which they may be used, in nanoseconds; [`FOR_EVER`] unless that is limited.
     usable_until: AtomicU64,
 }
@@ -42,6 +44,7 @@ impl Default for PublishedPolicies {
         Self {
             current: ArcSwapOption::empty(),
             is_known: Notify::default(),
+            will_be_static: AtomicBool::new(false),
             usable_until: AtomicU64::new(FOR_EVER),
         }
     }
@@ -65,6 +68,15 @@ impl PublishedPolicies {
     /// The same, borrowed: cheaper where they are only looked at.
     pub(crate) fn borrowed(&self) -> Guard<Option<Arc<ForwardedPolicies>>> {
         self.current.load()
+    }
+
+    /// Says that the policies will be those of files, which evaluate requests for policies and bindings, too: these wait for them.
+    pub fn expect_files(&self) {
+        self.will_be_static.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn will_be_static(&self) -> bool {
+        self.will_be_static.load(Ordering::Relaxed)
     }
 
     /// Limits how long the policies in force may be used, until this is called again.

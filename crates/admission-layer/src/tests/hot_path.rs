@@ -182,6 +182,26 @@ fn policies_do_not_evaluate_policies_and_reviews() {
     });
 }
 
+/// As in a server with policies from files.
+#[test]
+fn policies_from_files_are_waited_for_by_requests_for_policies() {
+    World::run(|| async {
+        let policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+        let review = "/apis/authentication.k8s.io/v1/tokenreviews";
+        for (are_files, code) in [(false, 200), (true, 403)] {
+            let world = World::impatient(AdmissionMode::Enforce);
+            if are_files {
+                world.policies.expect_files();
+            }
+            for (method, path) in [("POST", policies), ("DELETE", &*format!("{policies}/p"))] {
+                let got = world.json(method, path, &json!({})).await;
+                assert_eq!(got.code, code, "{method} {are_files}");
+            }
+            assert_eq!(world.json("POST", review, &json!({})).await.code, 200);
+        }
+    });
+}
+
 #[test]
 fn a_name_in_the_body_is_matched_by_rules_for_names() {
     World::run(|| async {
