@@ -190,6 +190,23 @@ impl AdmissionSide {
         }
     }
 
+    /// How a request is evaluated by these policies.
+    fn plan(
+        &self,
+        call: &Call,
+        write: &ForwardedWrite<'_>,
+        policies: &Arc<ForwardedPolicies>,
+    ) -> EvaluationPlan {
+        EvaluationPlan::new(
+            policies,
+            &*self.evaluator.cluster,
+            write,
+            &call.digest.user,
+            call.request.uri().query().unwrap_or_default(),
+            &objects::header(call.request.headers(), &http::header::USER_AGENT),
+        )
+    }
+
     /// Evaluates a request, and forwards or refuses it.
     pub(crate) async fn evaluate<S>(
         self: Rc<Self>,
@@ -205,15 +222,7 @@ impl AdmissionSide {
             return inner.call(call).await;
         };
         let query = call.request.uri().query().unwrap_or_default();
-        let cluster = &*self.evaluator.cluster;
-        let plan = EvaluationPlan::new(
-            &policies,
-            cluster,
-            &write,
-            &digest.user,
-            query,
-            &objects::header(call.request.headers(), &http::header::USER_AGENT),
-        );
+        let plan = self.plan(&call, &write, &policies);
         let output = output(&call);
         let mut evaluation = Evaluation {
             evaluator: Arc::clone(&self.evaluator),
@@ -248,6 +257,14 @@ impl AdmissionSide {
         match self.evaluator.mode {
             AdmissionMode::Audit => self.audit(call, evaluation, read, inner).await,
             AdmissionMode::Enforce => {
+                // A client may take as long for its body as the request may, and others may be in force then.
+                if self.are_stale() {
+                    return Ok(Self::stale(&call));
+                }
+                let current = self.evaluator.policies.current();
+                if let Some(current) = current.filter(|one| !Arc::ptr_eq(one, &policies)) {
+                    evaluation.plan = self.plan(&call, &write, &current);
+                }
                 let read = match read {
                     Ok(()) => evaluation.replace_body(&mut call, until).await,
                     Err(unevaluated) => Err(unevaluated),
