@@ -6,10 +6,23 @@ use fairgate_call::{Call, Reply};
 use crate::{
     replies::responses::{RefusedRequest, reasons},
     request::write_request::Subject,
-    side::{AdmissionSide, output},
+    side::{AdmissionSide, Concern, output},
 };
 
 impl AdmissionSide {
+    /// The reply to a request that is refused whatever its body says; `None` if it is evaluated, or no policy is about it.
+    pub(crate) fn early_refusal(&self, concern: &Concern, call: &Call) -> Option<Reply> {
+        match concern {
+            Concern::None | Concern::Evaluate(_) => None,
+            Concern::Stale => Some(Self::stale(call)),
+            Concern::UnknownResource if !self.evaluator.cluster.are_resources_known() => {
+                Some(Self::unread(call))
+            }
+            Concern::NotReady => Some(Self::refusal(call, false)),
+            Concern::Disguised | Concern::UnknownResource => Some(Self::refusal(call, true)),
+        }
+    }
+
     /// The reply to a request that is refused because the server has no such path or resource, or because policies are not known.
     pub(crate) fn refusal(call: &Call, is_ready: bool) -> Reply {
         let output = output(call);

@@ -27,7 +27,7 @@ impl Evaluation {
         if !autoscalers::may_write_metrics(&self.plan.facts, &self.body) {
             return Ok(());
         }
-        let metrics = if self.is_apply() && !autoscalers::has_target(&self.body) {
+        let metrics = if self.is_apply() && autoscalers::leaves_target(&self.body) {
             // The target may be another manager's.
             HiddenMetrics::Unknown
         } else {

@@ -81,30 +81,19 @@ where
         let Some(shared) = &self.shared else {
             return PassingOrBoxed::passing(self.inner.call(call));
         };
-        let is_ready = match shared.concern(&call) {
-            Concern::None => {
-                return PassingOrBoxed::passing(self.inner.call(call));
-            }
+        match shared.concern(&call) {
             Concern::Evaluate(policies) => {
                 let answer = Rc::clone(shared).evaluate(call, policies, self.inner.clone());
-                return PassingOrBoxed::boxed(answer);
+                PassingOrBoxed::boxed(answer)
             }
             Concern::NotReady if shared.evaluator.mode == AdmissionMode::Audit => {
                 shared.record_unknown(&call);
-                return PassingOrBoxed::passing(self.inner.call(call));
+                PassingOrBoxed::passing(self.inner.call(call))
             }
-            Concern::Stale => {
-                let reply = AdmissionSide::stale(&call);
-                return PassingOrBoxed::ready(Ok(reply));
-            }
-            Concern::UnknownResource if !shared.evaluator.cluster.are_resources_known() => {
-                let reply = AdmissionSide::unread(&call);
-                return PassingOrBoxed::ready(Ok(reply));
-            }
-            Concern::NotReady => false,
-            Concern::Disguised | Concern::UnknownResource => true,
-        };
-        let reply = AdmissionSide::refusal(&call, is_ready);
-        PassingOrBoxed::ready(Ok(reply))
+            concern => match shared.early_refusal(&concern, &call) {
+                Some(reply) => PassingOrBoxed::ready(Ok(reply)),
+                None => PassingOrBoxed::passing(self.inner.call(call)),
+            },
+        }
     }
 }

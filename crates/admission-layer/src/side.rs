@@ -258,16 +258,19 @@ impl AdmissionSide {
             AdmissionMode::Audit => self.audit(call, evaluation, read, inner).await,
             AdmissionMode::Enforce => {
                 // A client may take as long for its body as the request may, and others may be in force then.
-                if self.are_stale() {
-                    return Ok(Self::stale(&call));
+                let concern = self.concern(&call);
+                if let Some(reply) = self.early_refusal(&concern, &call) {
+                    return Ok(reply);
                 }
-                let current = self.evaluator.policies.current();
-                if let Some(current) = current.filter(|one| !Arc::ptr_eq(one, &policies)) {
-                    evaluation.plan = self.plan(&call, &write, &current);
-                }
-                let read = match read {
-                    Ok(()) => evaluation.replace_body(&mut call, until).await,
-                    Err(unevaluated) => Err(unevaluated),
+                let read = match (read, concern) {
+                    (Ok(()), Concern::Evaluate(current)) => {
+                        if !Arc::ptr_eq(&current, &policies) {
+                            evaluation.plan = self.plan(&call, &write, &current);
+                        }
+                        evaluation.replace_body(&mut call, until).await
+                    }
+                    (Ok(()), _) => return inner.call(call).await,
+                    (Err(unevaluated), _) => Err(unevaluated),
                 };
                 let mut reply = self.enforce(call, &mut evaluation, read, inner).await?;
                 warn_of_body(&mut reply, &evaluation);

@@ -43,7 +43,7 @@ impl Evaluation {
         if !evaluated_object::is_of_kubernetes(&facts.group) || facts.has_table() {
             return false;
         }
-        // Where discovery does not list a resource, its kind is that on all servers.
+        // Where discovery does not list a resource, its body is read without a table. Most servers do not serve such a resource.
         let [_, _, kind] = &facts.kind;
         let (version, resource) = (&facts.version, &facts.resource);
         let known = static_resource(&facts.group, version, resource, &facts.subresource);

@@ -56,6 +56,9 @@ fn policies_that_come_into_force_while_a_body_is_received_count() {
         assert_eq!(got.status(), 422);
         let got = sent(&denying, &allowing).await.unwrap();
         assert_eq!(got.status(), 200);
+        let other = policy("p", " secrets", "false");
+        let got = sent(&denying, &other).await.unwrap();
+        assert_eq!(got.status(), 200, "no policy is about it any more");
         world.policies.usable_until(Time::ZERO);
         let got = sent(&allowing, &allowing).await.unwrap();
         assert_eq!(got.status(), 503);

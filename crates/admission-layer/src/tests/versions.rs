@@ -290,6 +290,8 @@ fn writes_of_metrics() -> Vec<(&'static str, bool, &'static str, String, &'stati
     let document = |metrics, target| scaler(metrics, target).to_string();
     let two = document(Some(CPU), Some(80));
     let escaped = two.replace("alpha.kubernetes", r"\u0061lpha.kubernetes");
+    // Some clients write these characters so.
+    let other = document(None, None).replace("web", r"\u0077eb");
     let annotations = json!({"autoscaling.alpha.kubernetes.io/metrics": CPU});
     let patch = json!({"metadata": {"annotations": annotations}}).to_string();
     vec![
@@ -305,6 +307,7 @@ fn writes_of_metrics() -> Vec<(&'static str, bool, &'static str, String, &'stati
         // The target may be another manager's.
         ("PATCH", false, APPLY, document(Some(CPU), None), HIDDEN),
         ("PATCH", false, APPLY, document(None, Some(1)), ""),
+        ("PATCH", false, APPLY, other, ""),
     ]
 }
 

@@ -73,10 +73,14 @@ pub(crate) fn may_write_metrics(facts: &WriteFacts, body: &[u8]) -> bool {
     version(facts) == Some("v1") && facts.subresource.is_empty() && names_them(body)
 }
 
-/// Whether a configuration that is applied, in JSON, has the target that version 1 shows.
-pub(crate) fn has_target(configuration: &[u8]) -> bool {
+/// Whether a configuration that is applied has metrics in the annotation, and leaves the target of version 1 to others. It may if it is not
+/// JSON.
+pub(crate) fn leaves_target(configuration: &[u8]) -> bool {
     let read = serde_json::from_slice::<Value>(configuration);
-    read.is_ok_and(|read| !read["spec"][TARGET].is_null())
+    read.map_or(true, |read| {
+        let metrics = &read["metadata"]["annotations"][SPEC_ANNOTATIONS[0]];
+        !metrics.is_null() && read["spec"][TARGET].is_null()
+    })
 }
 
 /// Whether two autoscalers of version 1 show the same metrics.
