@@ -119,15 +119,12 @@ fn discovered(
     cluster.resource(of.group, of.version, of.resource, write.subresource)
 }
 
-/// The resource of a request as the upstream serves it; until its resources have been read, as every server of Kubernetes does.
+/// The resource of a request as the upstream serves it. A resource of Kubernetes that discovery does not list, because it was not
+/// read yet or is older than the resource, is what it is in every server of Kubernetes.
 fn served(cluster: &dyn ClusterState, write: &ForwardedWrite<'_>) -> Option<Arc<ServedResource>> {
     let of = write.resource;
-    discovered(cluster, write).or_else(|| {
-        let is_unread = !cluster.are_resources_known();
-        is_unread
-            .then(|| static_resource(of.group, of.version, of.resource, write.subresource))
-            .flatten()
-    })
+    discovered(cluster, write)
+        .or_else(|| static_resource(of.group, of.version, of.resource, write.subresource))
 }
 
 impl EvaluationPlan {

@@ -5,16 +5,15 @@ use std::sync::Arc;
 use fairgate_admission::Fidelity;
 use fairgate_apihttp::status_error::StatusError;
 use fairgate_base::tasks;
-use fairgate_objects::{custom::CustomSchema, schema::built_in};
+use fairgate_objects::custom::CustomSchema;
 use http::StatusCode;
 
 use crate::{
     evaluate::{Evaluation, Unevaluated},
     limits::body_budget::ReadFailure,
     object::evaluated_object::{self, WriteStrategy},
-    object::static_resources::static_resource,
     replies::responses::{RefusedRequest, reasons},
-    request::facts::{WriteFacts, kind_of},
+    request::facts::WriteFacts,
 };
 
 impl Evaluation {
@@ -40,15 +39,7 @@ impl Evaluation {
     /// patches, so policies about what is there could be evaded by a body that is taken as it is.
     pub(crate) fn has_unknown_type(&self) -> bool {
         let facts = &self.plan.facts;
-        if !evaluated_object::is_of_kubernetes(&facts.group) || facts.has_table() {
-            return false;
-        }
-        // Where discovery does not list a resource, its body is read without a table. Most servers do not serve such a resource.
-        let [_, _, kind] = &facts.kind;
-        let (version, resource) = (&facts.version, &facts.resource);
-        let known = static_resource(&facts.group, version, resource, &facts.subresource);
-        let known = kind_of(known.as_deref());
-        !kind.is_empty() || built_in(known.group, known.version, known.kind).is_none()
+        evaluated_object::is_of_kubernetes(&facts.group) && !facts.has_table()
     }
 
     /// The schema by which the server prunes the body; `None` if it does not by any.

@@ -19,15 +19,15 @@ async fn the_upstream_receives_the_json_that_was_evaluated() {
     let all = [policy(["p", "configmaps", expression, "Deny", "completed"])];
     let world = World::new("enforce", "documents", &all);
     let mut alice = world.alice().await;
-    let object = json!({"kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1", "defaulted": "no"}});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1", "defaulted": "no"}});
     for (media, body) in [
         (
             "application/yaml",
-            "# a comment\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n  a: '1'\n  defaulted: \"no\"\n",
+            "# a comment\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata:\n  a: '1'\n  defaulted: \"no\"\n",
         ),
         (
             "application/json",
-            "{ \"kind\": \"ConfigMap\", \"metadata\": {\"name\":\"m\"},\n \"data\": {\"a\": \"0\", \"defaulted\": \"no\", \"a\": \"1\"} }",
+            "{ \"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {\"name\":\"m\"},\n \"data\": {\"a\": \"0\", \"defaulted\": \"no\", \"a\": \"1\"} }",
         ),
     ] {
         let headers = [("content-type", media)];
@@ -38,7 +38,7 @@ async fn the_upstream_receives_the_json_that_was_evaluated() {
         let headers = sent(&world);
         assert_eq!(headers["content-type"], "application/json");
         let length =
-            r#"{"kind":"ConfigMap","metadata":{"name":"m"},"data":{"a":"1","defaulted":"no"}}"#
+            r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"a":"1","defaulted":"no"}}"#
                 .len();
         assert_eq!(headers["content-length"], length.to_string());
         assert!(!headers.contains_key("transfer-encoding"));

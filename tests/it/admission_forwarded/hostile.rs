@@ -1,9 +1,9 @@
 //! Hostile requests to a gateway that enforces policies.
 
 use http::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{MAPS, World, map, policy, policy_file};
+use super::{MAPS, World, policy, policy_file};
 
 const WIDGETS: &str = "/apis/x.io/v1/namespaces/ns/widgets";
 const WIDGETS_DEFINITION: &str =
@@ -35,6 +35,10 @@ fn world(name: &str) -> World {
     world
 }
 
+fn secret(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
 fn bodies() -> Vec<(&'static str, &'static str, String, u16)> {
     let many = 1_000_000;
     let (json, yaml) = ("application/json", "application/yaml");
@@ -47,7 +51,7 @@ fn bodies() -> Vec<(&'static str, &'static str, String, u16)> {
         ("lists in an object", json, inside, 400),
         ("yaml lists", yaml, nested("[", "]"), 400),
         ("yaml blocks", yaml, "- ".repeat(many), 400),
-        ("protobuf", protobuf, "k8s\0\x0a".repeat(1000), 415),
+        ("protobuf", protobuf, "k8s\0\x0a".repeat(1000), 400),
         ("too long", json, "x".repeat((3 << 20) + 1), 413),
         ("too long yaml", yaml, "x".repeat((3 << 20) + 1), 413),
         ("cbor", "application/cbor", "x".to_owned(), 415),
@@ -101,14 +105,14 @@ async fn bodies_as_deep_as_a_server_takes_them_are_evaluated_and_forwarded() {
     }
     // The gateway still serves.
     let mut alice = world.alice().await;
-    assert_eq!(alice.post(SECRETS, &map("first")).await.code, 201);
+    assert_eq!(alice.post(SECRETS, &secret("first")).await.code, 201);
 }
 
 #[tokio::test]
 async fn requests_that_cost_as_much_as_they_may_do_not_keep_others_waiting() {
     let world = world("hostile-costs");
     let mut alice = world.alice().await;
-    assert_eq!(alice.post(SECRETS, &map("first")).await.code, 201);
+    assert_eq!(alice.post(SECRETS, &secret("first")).await.code, 201);
     let long = json!({"metadata": {"name": "m"}, "data": {"a": "a".repeat(1 << 20)}});
     let list: Vec<u32> = (0..100_000).collect();
     let wide = json!({"metadata": {"name": "w"}, "data": {"l": list}});
@@ -125,7 +129,7 @@ async fn requests_that_cost_as_much_as_they_may_do_not_keep_others_waiting() {
     }
     // One worker evaluates these; the core is free meanwhile.
     for number in 0..50 {
-        let got = alice.post(SECRETS, &map(&format!("m{number}"))).await;
+        let got = alice.post(SECRETS, &secret(&format!("m{number}"))).await;
         assert_eq!(got.code, 201, "{}", got.text());
     }
     for attack in attacks {

@@ -80,6 +80,25 @@ fn built_in_kinds_are_evaluated_in_protobuf() {
     });
 }
 
+/// The server may be newer than what was last read of it, and drops nulls: what it would store has no selector.
+#[test]
+fn what_discovery_does_not_list_is_read_as_every_server_of_kubernetes_does() {
+    World::run(|| async {
+        let expression = "has(object.spec.selector) && request.kind.kind == 'Service'";
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[policy("p", " services", expression)]);
+        for (selector, code) in [("{\"a\":\"b\"}", 200), ("null", 422)] {
+            let body = format!(
+                r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"s"}},"spec":{{"ports":[{{"port":1}}],"selector":{selector}}}}}"#
+            );
+            let target = "/api/v1/namespaces/ns/services";
+            let call = world.call("POST", target, "application/json", body.into());
+            let got = world.send(call).await;
+            assert_eq!(got.code, code, "{selector}: {got:?}");
+        }
+    });
+}
+
 #[test]
 fn subresources_of_built_in_kinds_have_their_own_kinds() {
     World::run(|| async {
