@@ -154,8 +154,9 @@ impl Http1Connection {
                 return connection.release(sent.is_ok());
             }
             if let Err(error) = sent {
+                // The client's body failed: what fails of the connection is found by whoever reads the response.
                 connection.failure.set(Some(error));
-                connection.close(true);
+                connection.close(false);
                 if let Some(reader) = connection.reader.take() {
                     reader.wake();
                 }

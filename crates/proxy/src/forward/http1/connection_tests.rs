@@ -87,21 +87,39 @@ async fn send(
     connection.read_head().await
 }
 
-/// A connection, the upstream's end of it, its pool, and how many connections of it are open.
-type Tested = (Rc<Http1Connection>, TcpStream, Rc<Kept>, Arc<AtomicI32>);
+/// A connection, the upstream's end of it, its pool, and what happened to its connections.
+type Tested = (Rc<Http1Connection>, TcpStream, Rc<Kept>, Arc<CountedEvents>);
+
+/// How many connections are open, and how many failed.
+#[derive(Default)]
+struct CountedEvents {
+    open: AtomicI32,
+    lost: AtomicI32,
+}
+
+impl CountedEvents {
+    fn open(&self) -> i32 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    fn lost(&self) -> i32 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
 
 async fn connection() -> Tested {
     let (ours, upstream) = pair().await;
     let pool = Rc::<Kept>::default();
-    let open = Arc::<AtomicI32>::default();
-    let counted = Arc::clone(&open);
-    let events = EventSink::new(move |event| {
-        let change = match event {
-            ConnectionEvent::Opened => 1,
-            ConnectionEvent::Closed => -1,
-            _ => 0,
+    let events = Arc::<CountedEvents>::default();
+    let counted = Arc::clone(&events);
+    let sink = EventSink::new(move |event| {
+        let (counter, change) = match event {
+            ConnectionEvent::Opened => (&counted.open, 1),
+            ConnectionEvent::Closed => (&counted.open, -1),
+            ConnectionEvent::Lost => (&counted.lost, 1),
+            _ => return,
         };
-        counted.fetch_add(change, Ordering::Relaxed);
+        counter.fetch_add(change, Ordering::Relaxed);
     });
     let limits = ResponseHeadLimits {
         bytes: 4096,
@@ -115,11 +133,11 @@ async fn connection() -> Tested {
     };
     let connection = Http1Connection::new(
         Socket::Plain(ours),
-        OpenConnection::new(&events),
+        OpenConnection::new(&sink),
         weak,
         shared,
     );
-    (connection, upstream, pool, open)
+    (connection, upstream, pool, events)
 }
 
 fn local(test: impl Future<Output = ()>) {
@@ -146,11 +164,11 @@ async fn answer(upstream: &mut TcpStream, answer: &[u8]) {
 
 /// The same after a response to a request of which the client has not sent everything, and the client.
 async fn answered_while_sending(early: &[u8]) -> (Tested, TcpStream) {
-    let (connection, mut upstream, pool, open) = connection().await;
+    let (connection, mut upstream, pool, events) = connection().await;
     let (body, client) = unfinished_body().await;
     let (sent, ()) = tokio::join!(send(&connection, body), answer(&mut upstream, early));
     assert_eq!(sent.unwrap().status, 200);
-    ((connection, upstream, pool, open), client)
+    ((connection, upstream, pool, events), client)
 }
 
 #[test]
@@ -158,7 +176,7 @@ fn the_rest_of_a_request_is_sent_although_nobody_reads_the_response() {
     local(async {
         let (tested, mut client) =
             answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-        let (connection, mut upstream, pool, open) = tested;
+        let (connection, mut upstream, pool, events) = tested;
         // Nobody polls the response.
         client.write_all(b"defghi").await.unwrap();
         let mut rest = [0; 6];
@@ -171,7 +189,7 @@ fn the_rest_of_a_request_is_sent_although_nobody_reads_the_response() {
         }
         connection.release(true);
         assert_eq!(pool.0.borrow().len(), 1);
-        assert_eq!(open.load(Ordering::Relaxed), 1);
+        assert_eq!(events.open(), 1);
     });
 }
 
@@ -180,7 +198,7 @@ fn an_upload_goes_on_after_the_response_has_ended() {
     local(async {
         let (tested, mut client) =
             answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
-        let (connection, mut upstream, pool, open) = tested;
+        let (connection, mut upstream, pool, events) = tested;
         connection.clone().release(true);
         assert!(pool.0.borrow().is_empty());
         client.write_all(b"defghi").await.unwrap();
@@ -190,7 +208,7 @@ fn an_upload_goes_on_after_the_response_has_ended() {
         while pool.0.borrow().is_empty() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(open.load(Ordering::Relaxed), 1);
+        assert_eq!(events.open(), 1);
         assert!(connection.is_open());
     });
 }
@@ -201,10 +219,10 @@ fn an_upstream_that_ends_during_the_rest_of_an_upload_ends_the_connection() {
     local(async {
         let (tested, client) =
             answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
-        let (connection, mut upstream, pool, open) = tested;
+        let (connection, mut upstream, pool, events) = tested;
         connection.clone().release(true);
         upstream.shutdown().await.unwrap();
-        while open.load(Ordering::Relaxed) > 0 {
+        while events.open() > 0 {
             tokio::task::yield_now().await;
         }
         assert!(pool.0.borrow().is_empty());
@@ -218,14 +236,15 @@ fn an_upload_that_fails_after_the_response_has_ended_closes_the_connection() {
     local(async {
         let (tested, client) =
             answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
-        let (connection, mut upstream, pool, open) = tested;
+        let (connection, mut upstream, pool, events) = tested;
         connection.clone().release(true);
         drop(client);
-        while open.load(Ordering::Relaxed) > 0 {
+        while events.open() > 0 {
             tokio::task::yield_now().await;
         }
         assert!(pool.0.borrow().is_empty());
         assert_eq!(upstream.read(&mut [0]).await.unwrap(), 0, "it is closed");
+        assert_eq!(events.lost(), 0, "the upstream did nothing wrong");
     });
 }
 
@@ -234,7 +253,7 @@ fn a_response_that_is_given_up_leaves_no_task_behind() {
     local(async {
         let (tested, _client) =
             answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-        let (connection, mut upstream, pool, open) = tested;
+        let (connection, mut upstream, pool, events) = tested;
         assert_eq!(Rc::strong_count(&connection), 2, "a task sends the rest");
         // It has run, and waits for the client.
         for _ in 0..10 {
@@ -245,7 +264,7 @@ fn a_response_that_is_given_up_leaves_no_task_behind() {
             tokio::task::yield_now().await;
         }
         assert!(pool.0.borrow().is_empty());
-        assert_eq!(open.load(Ordering::Relaxed), 0);
+        assert_eq!(events.open(), 0);
         assert_eq!(upstream.read(&mut [0]).await.unwrap(), 0, "it is closed");
     });
 }
@@ -255,18 +274,19 @@ fn a_client_that_ends_its_body_early_ends_the_response() {
     local(async {
         let (tested, client) =
             answered_while_sending(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nok").await;
-        let (connection, _upstream, _pool, open) = tested;
+        let (connection, _upstream, _pool, events) = tested;
         assert_eq!(frame(&connection).await.unwrap().unwrap(), "ok");
         let (failed, ()) = tokio::join!(frame(&connection), async { drop(client) });
         assert!(matches!(failed, Some(Err(_))), "{failed:?}");
-        assert_eq!(open.load(Ordering::Relaxed), 0);
+        assert_eq!(events.open(), 0);
+        assert_eq!(events.lost(), 0, "the upstream did nothing wrong");
     });
 }
 
 #[test]
 fn a_connection_that_the_upstream_closes_while_idle_is_not_kept() {
     local(async {
-        let (connection, mut upstream, pool, open) = connection().await;
+        let (connection, mut upstream, pool, events) = connection().await;
         let last = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
         let (sent, ()) = tokio::join!(
             send(&connection, ClientBody::full("abc")),
@@ -279,7 +299,7 @@ fn a_connection_that_the_upstream_closes_while_idle_is_not_kept() {
         while connection.is_open() {
             tokio::task::yield_now().await;
         }
-        assert_eq!(open.load(Ordering::Relaxed), 0);
+        assert_eq!(events.open(), 0);
         let again = send(&connection, ClientBody::empty());
         let (_, nothing_sent) = again.await.unwrap_err();
         assert!(nothing_sent);
