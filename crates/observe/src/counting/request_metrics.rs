@@ -10,7 +10,7 @@ use crate::metrics::{
     catalogue::{self, MetricDef},
     exposition::Exposition,
 };
-use fairgate_core::{cells::HistogramTotal, digest::RequestInfo};
+use fairgate_core::cells::HistogramTotal;
 use fairgate_proxy::fairness::FlowControl;
 
 /// The `component` label.
@@ -107,12 +107,10 @@ fn write_durations(text: &mut Exposition, kinds: &Kinds) {
 }
 
 fn write_running(text: &mut Exposition, requests: &RequestRegistry, flow_control: &FlowControl) {
-    let mut running: Vec<RequestInfo> = Vec::new();
-    for those in [&flow_control.watches, &flow_control.long_running] {
-        those.visit(|request| running.push(request.info.clone()));
-    }
+    let running = [&flow_control.watches, &flow_control.long_running].map(|those| those.requests());
+    let running = running.iter().flatten().map(|request| &request.info);
     text.family(&catalogue::LONGRUNNING);
-    for (kind, count) in requests.count_running(running.iter()) {
+    for (kind, count) in requests.count_running(running) {
         let labels = [&[COMPONENT][..], &of_kind(&kind)].concat();
         text.sample(&catalogue::LONGRUNNING, &labels, count);
     }

@@ -35,15 +35,15 @@ impl WatchCounts {
     /// Counts the open watches. O(watches): not for a data core.
     pub(crate) fn read(flow_control: &FlowControl) -> Self {
         let mut by_user: BTreeMap<Box<str>, BTreeMap<GroupResource, u64>> = BTreeMap::new();
-        flow_control.watches.visit(|watch| {
+        for watch in flow_control.watches.requests() {
             let name = sanitize(&watch.user.name, MAX_NAME);
             if !by_user.contains_key(&*name) {
                 by_user.insert((&*name).into(), BTreeMap::new());
             }
             if let Some(resources) = by_user.get_mut(&*name) {
-                *resources.entry(resource_of(watch)).or_default() += 1;
+                *resources.entry(resource_of(&watch)).or_default() += 1;
             }
-        });
+        }
         let sorted = |resources: BTreeMap<GroupResource, u64>| {
             let mut resources: UserWatches = resources.into_iter().collect();
             resources.sort_by_key(|(_, count)| Reverse(*count));

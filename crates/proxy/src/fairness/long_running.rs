@@ -91,11 +91,10 @@ impl LongRunning {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// Calls `see` with each running request, in no particular order. O(requests).
-    pub fn visit(&self, mut see: impl FnMut(&RequestDigest)) {
-        for request in &self.requests {
-            see(request.value());
-        }
+    /// The running requests, in no particular order. O(requests). Data cores wait only while pointers are copied.
+    pub fn requests(&self) -> Vec<Arc<RequestDigest>> {
+        let requests = self.requests.iter();
+        requests.map(|request| Arc::clone(&request)).collect()
     }
 
     /// Counts a request; `None` if there are too many.
@@ -198,8 +197,8 @@ mod tests {
         drop(beyond);
         let other = all.enter(&user("b")).unwrap();
         assert!(all.enter(&user("c")).is_none());
-        let mut seen = Vec::new();
-        all.visit(|request| seen.push(request.user.name.clone()));
+        let requests = all.requests();
+        let mut seen: Vec<_> = requests.iter().map(|of| &*of.user.name).collect();
         seen.sort_unstable();
         assert_eq!(seen, ["a", "a", "b"]);
         drop(mine);

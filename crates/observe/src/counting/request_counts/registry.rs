@@ -241,8 +241,9 @@ impl RequestRegistry {
         &self,
         running: impl Iterator<Item = &'r RequestInfo>,
     ) -> BTreeMap<RequestLabels, u64> {
-        let rows = lock(&self.rows);
-        let known: BTreeSet<_> = rows.keys().map(RequestLabels::resource_labels).collect();
+        // Copied, so that no core waits for the lock meanwhile.
+        let kinds: Vec<RequestLabels> = lock(&self.rows).keys().cloned().collect();
+        let known: BTreeSet<_> = kinds.iter().map(RequestLabels::resource_labels).collect();
         let mut counts = BTreeMap::new();
         for info in running {
             let (scope, verb) = (scope_label(info), running_verb_label(info));
