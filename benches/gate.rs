@@ -62,7 +62,7 @@ impl Cores {
             resets: fairgate_call::ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
             bodies: BodyLimits::NONE,
-            queued_head_bytes: usize::MAX,
+            long_head_bytes: usize::MAX,
         };
         let flow_control = FlowControl::new(2, policy(schemas, SEATS), settings, Time::ZERO);
         let clock = Clock::system();

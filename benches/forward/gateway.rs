@@ -60,7 +60,7 @@ pub(crate) fn flow_control_settings(enforcement: Enforcement) -> FlowControlSett
             unfinished_bytes: 32 << 20,
             min_send_rate: 64 << 10,
         },
-        queued_head_bytes: 64 << 20,
+        long_head_bytes: 64 << 20,
     }
 }
 

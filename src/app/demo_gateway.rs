@@ -248,7 +248,7 @@ fn flow_control_settings() -> FlowControlSettings {
         resets: ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
         bodies: BodyLimits::NONE,
-        queued_head_bytes: usize::MAX,
+        long_head_bytes: usize::MAX,
     }
 }
 

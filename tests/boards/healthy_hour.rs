@@ -200,7 +200,7 @@ fn settings() -> FlowControlSettings {
         resets: ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
         bodies: BodyLimits::NONE,
-        queued_head_bytes: usize::MAX,
+        long_head_bytes: usize::MAX,
     }
 }
 

@@ -98,8 +98,12 @@ fn oversize_heads_are_refused() {
         "GET / HTTP/1.1\r\nHost: a\r\n{}\r\n",
         "X: a\r\n".repeat(600)
     );
-    let statuses = refused(&[long_target.as_bytes(), big.as_bytes(), many.as_bytes()]);
-    assert_eq!(statuses, [414, 431, 431]);
+    let names = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: {}close\r\n\r\n",
+        "a,".repeat(600)
+    );
+    let statuses = refused(&[&long_target, &big, &many, &names].map(|head| head.as_bytes()));
+    assert_eq!(statuses, [414, 431, 431, 431]);
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ impl Rules {
                     unfinished_bytes: 1 << 20,
                     min_send_rate: 64 << 10,
                 },
-                queued_head_bytes: 64 << 20,
+                long_head_bytes: 64 << 20,
             },
         }
     }

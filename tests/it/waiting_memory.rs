@@ -12,7 +12,7 @@ use crate::{
     abuse::{allowing_descriptors, gateway},
     client::{HANG, connect_from_elsewhere, soon},
     process::{GatewayProcess, ProcessOptions, wait_until},
-    upstream::{Speaks, TestUpstream, full},
+    upstream::{Speaks, TestUpstream, full, streamed},
 };
 
 /// Sends a head of 500 KiB with an unknown token, and a body that is not complete.
@@ -128,26 +128,61 @@ async fn what_clients_of_queued_requests_may_have_sent_is_as_configured() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_heads_of_queued_requests_take_bounded_memory() {
-    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
+/// A gateway with two users, whose upstream answers nothing.
+fn gateway_of_two(upstream: &TestUpstream, seats: u32) -> GatewayProcess {
     let configuration = json!({
         "upstream": {"url": format!("http://{}", upstream.address)},
         "authentication": {"tokenFile": "tokens"},
-        "limits": {"queuedHeaderBytes": "2Mi"}, "flowControl": {"totalSeats": 1},
+        "limits": {"longHeaderBytes": "2Mi"}, "flowControl": {"totalSeats": seats},
         "timeouts": {"request": "20m"},
     });
     let options = ProcessOptions {
         tokens: "eve-token,eve,1\nmallory-token,mallory,2\n",
         ..allowing_descriptors(1024)
     };
-    let process = GatewayProcess::with(configuration, &options);
-    let held = || process.metric("fairgate_queued_head_bytes").unwrap_or(0);
-    let connect = || TcpStream::connect(process.address).unwrap();
+    GatewayProcess::with(configuration, &options)
+}
+
+fn long_head_bytes(process: &GatewayProcess) -> u64 {
+    process.metric("fairgate_long_head_bytes").unwrap_or(0)
+}
+
+/// Opens requests with heads of 500 KiB until their users have what they may, and checks that further ones are refused. `send` sends one for
+/// the user of a token.
+fn assert_long_heads_are_bounded(
+    process: &GatewayProcess,
+    send: impl Fn(TcpStream, &str) -> TcpStream,
+) {
+    let held = || long_head_bytes(process);
+    let large = |token| send(TcpStream::connect(process.address).unwrap(), token);
+    // A user may have half of the memory, which are two such heads.
+    let mut open: Vec<_> = (0..2).map(|_| large("eve-token")).collect();
+    wait_until("two are in progress", || held() > 2 * 490_000);
+    let two = held();
+    assert!(two < 1 << 20, "{two}");
+    for _ in 0..10 {
+        let response = response_head(&mut large("eve-token"));
+        assert!(response.starts_with("http/1.1 429 "), "{response}");
+        let reason = "x-fairgate-reason: too-many-long-heads";
+        assert!(response.contains(reason), "{response}");
+    }
+    // Another user has a part.
+    open.push(large("mallory-token"));
+    wait_until("one of another user is", || held() > two + 490_000);
+    drop(open);
+    wait_until("all is given back", || held() == 0);
+    let most = process.metric("fairgate_long_head_peak_bytes").unwrap();
+    assert!((3 * 490_000..=2 << 20).contains(&most), "{most}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_heads_of_queued_requests_take_bounded_memory() {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
+    let process = gateway_of_two(&upstream, 1);
     // Some hold all the seats that their level can have, others with heads of usual size wait before those that follow.
-    let mut open: Vec<_> = (0..30)
+    let _open: Vec<_> = (0..30)
         .map(|_| {
-            let mut stream = connect();
+            let mut stream = TcpStream::connect(process.address).unwrap();
             let head = "GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer eve-token\r\n\r\n";
             stream.write_all(head.as_bytes()).unwrap();
             stream
@@ -155,24 +190,33 @@ async fn the_heads_of_queued_requests_take_bounded_memory() {
         .collect();
     let queued = || process.metric("fairgate_queued_requests").unwrap_or(0);
     wait_until("most of them wait", || queued() > 20);
-    assert_eq!(held(), 0);
-    // A user may have half of the memory, which are two such heads.
-    let large = |token| send_large_head(connect(), token, 0);
-    open.extend((0..2).map(|_| large("eve-token")));
-    wait_until("two more wait", || held() > 2 * 500_000);
-    let two = held();
-    assert!(two < 1 << 20, "{two}");
-    for _ in 0..10 {
-        let response = response_head(&mut large("eve-token"));
-        assert!(response.starts_with("http/1.1 429 "), "{response}");
-        let reason = "x-fairgate-reason: queue-full";
-        assert!(response.contains(reason), "{response}");
-    }
-    // Another user has a part.
-    open.push(large("mallory-token"));
-    wait_until("one of another user waits", || held() > two + 500_000);
-    drop(open);
-    wait_until("all is given back", || held() == 0);
-    let most = process.metric("fairgate_queued_head_peak_bytes").unwrap();
-    assert!((3 * 500_000..=2 << 20).contains(&most), "{most}");
+    assert_eq!(long_head_bytes(&process), 0);
+    assert_long_heads_are_bounded(&process, |stream, token| send_large_head(stream, token, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_of_requests_whose_bodies_have_not_arrived_take_bounded_memory() {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
+    let process = gateway_of_two(&upstream, 100);
+    assert_long_heads_are_bounded(&process, |stream, token| send_large_head(stream, token, 9));
+}
+
+/// A watch gives its seat back, and lasts for hours. The gateway removes the long line: its memory stays, as a part of the head.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_of_watches_take_bounded_memory_though_their_headers_are_removed() {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| async {
+        let (send, answer) = streamed();
+        send.send(Ok("{}\n".into())).unwrap();
+        tokio::spawn(async move { send.closed().await });
+        http::Response::new(answer)
+    });
+    let process = gateway_of_two(&upstream, 100);
+    assert_long_heads_are_bounded(&process, |mut stream, token| {
+        let line = format!("X-Forwarded-A: {}\r\n", "a".repeat(500 << 10));
+        let head = format!(
+            "GET /api/v1/pods?watch=1&resourceVersion=5 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n{line}\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    });
 }

@@ -13,7 +13,6 @@
 mod body_end;
 mod client_body;
 mod end_to_end;
-mod head_bytes;
 mod header_lines;
 mod identity;
 mod passing_or_boxed;
@@ -39,7 +38,6 @@ pub use client_body::{
     stream_windows::StreamWindows,
 };
 pub use end_to_end::end_to_end_header_in_connection;
-pub use head_bytes::head_bytes;
 pub use header_lines::HeaderLines;
 pub use identity::{
     Identity,

@@ -50,6 +50,12 @@ pub enum Refusal {
         /// Seconds until the client should retry.
         retry_after: u32,
     },
+    /// The long heads of this user's requests in progress take too much memory.
+    #[error("the long headers of this user's requests take too much memory")]
+    TooManyLongHeads {
+        /// Seconds until the client should retry.
+        retry_after: u32,
+    },
     /// This user reset too many requests before they got a response.
     #[error("too many requests of this user were reset before they were answered")]
     TooManyResets {
@@ -115,6 +121,7 @@ impl Refusal {
             Self::TooManyRequests(rejection) => rejection.reason.as_str(),
             Self::TooManyLongRunning { .. } => "too-many-long-running",
             Self::TooManyWatches { .. } => "too-many-watches",
+            Self::TooManyLongHeads { .. } => "too-many-long-heads",
             Self::TooManyResets { .. } => "too-many-resets",
             Self::ClientGone => "client-gone",
             Self::BodyTooSlow => "body-too-slow",

@@ -19,6 +19,7 @@ use super::{
     BodyEnd, RequestKind, Trace, unfinished_request::TimedOutRequest,
     upstream_connection::AwaitedConnection,
 };
+use fairgate_base::account::ByteShare;
 use fairgate_core::digest::User;
 
 /// How far a request got on its way upstream. It only moves forward, except that a request that the
@@ -105,6 +106,10 @@ pub struct RequestContext {
     pub method: Method,
     /// The target as received.
     pub target: Option<PathAndQuery>,
+    /// What the head takes in memory as received, in bytes; 0 for a request that the gateway made.
+    pub head_bytes: usize,
+    /// What a long head is charged for, until the request ends. Of an HTTP/1 request, the target alone keeps all of the head.
+    pub head_share: OnceCell<ByteShare>,
     /// The kind; `Unknown` until the request is parsed.
     pub kind: Cell<RequestKind>,
     /// The user, once authenticated.

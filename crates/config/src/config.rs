@@ -192,8 +192,8 @@ pub struct LimitsConfig {
     pub unfinished_body_bytes: u64,
     /// Bytes that clients of queued HTTP/2 requests may have sent of bodies that are not read.
     pub queued_body_bytes: u64,
-    /// Bytes that heads of queued requests may take beyond 8 KiB each.
-    pub queued_header_bytes: u64,
+    /// Bytes that heads of requests in progress may take beyond 8 KiB each.
+    pub long_header_bytes: u64,
     /// Bytes that requests may take while their tokens are reviewed.
     pub token_review_bytes: u64,
     /// The minimum rate in bytes per second at which a client sends a body while its request holds a seat and no seat of its

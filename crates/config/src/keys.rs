@@ -500,9 +500,10 @@ keys! {
     /// bytes may be charged at a time, beyond that by at most 256 KiB for each core. Users share them: a user may have at most as many as are still free.
     /// A request for which there is no room gets 429, as if its queue were full.
     "limits.queuedBodyBytes": "128Mi" in "1Mi" to "1Ti";
-    /// Memory for the heads of queued requests, beyond 8 KiB of each. Users share it: a user may have at most as many bytes as are
-    /// still free, so alone half of them. A request for which there is no room gets 429, as if its queue were full. At least twice headerBytes.
-    "limits.queuedHeaderBytes": "64Mi" in "1Mi" to "1Ti", reload;
+    /// Memory for the heads of requests, beyond 8 KiB of each, from authentication to the end of the request or watch. Users share it: a user may
+    /// have at most as many bytes as are still free, so alone half of them. A request for which there is no room gets 429
+    /// `too-many-long-heads`. At least twice headerBytes.
+    "limits.longHeaderBytes": "64Mi" in "1Mi" to "1Ti", reload;
     /// Memory for requests whose bearer tokens are being reviewed by the upstream: their heads, what clients may send of HTTP/2
     /// bodies before the gateway reads them, and 2 KiB for each. Addresses of clients share it (IPv6: networks of 64 bits): an address may have at most as many bytes as are
     /// still free, so alone half of them. Requests with a token that was accepted in the last five minutes count for the token

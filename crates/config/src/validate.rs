@@ -34,9 +34,9 @@ pub(super) fn validate(reader: &mut ConfigReader, config: &Config) {
             "increase it, or decrease limits.headerBytes",
         );
     }
-    if 2 * u64::from(config.limits.header_bytes) > config.limits.queued_header_bytes {
+    if 2 * u64::from(config.limits.header_bytes) > config.limits.long_header_bytes {
         reader.error(
-            "limits.queuedHeaderBytes",
+            "limits.longHeaderBytes",
             "less than twice limits.headerBytes",
             "increase it, or decrease limits.headerBytes",
         );

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, header::WARNING, request::Parts, response};
+use http::{HeaderValue, Request, Response, header::WARNING, request::Parts, response};
 use http_body_util::BodyExt as _;
 use tower::{Layer, Service};
 
@@ -40,7 +40,7 @@ use fairgate_disruption::waiting::{BudgetName, WaitPlace};
 /// How long an eviction waits at most before it is tried again although its budget allows nothing: its pod may be gone,
 /// or need no budget any more.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
-/// The largest request that may wait, in bytes: the sum of its headers and its body.
+/// The largest request that may wait, in bytes: its head as received, and its body.
 const MAX_KEPT: usize = 16 << 10;
 
 /// Makes evictions wait in front of flow control.
@@ -98,7 +98,7 @@ where
             return PassingOrBoxed::passing(self.inner.call(call));
         };
         match shared.evictor.wait.limit_of(&call) {
-            Ok(limit) if limit.is_zero() || size(call.request.headers()) > MAX_KEPT => {
+            Ok(limit) if limit.is_zero() || call.context.head_bytes > MAX_KEPT => {
                 PassingOrBoxed::passing(self.inner.call(call))
             }
             Ok(limit) => {
@@ -114,14 +114,6 @@ where
             Err(refusal) => PassingOrBoxed::ready(Err(refusal)),
         }
     }
-}
-
-/// The size of these headers in bytes.
-fn size(headers: &HeaderMap) -> usize {
-    let sizes = headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len());
-    sizes.sum()
 }
 
 /// A copy of the request, from which a call is made for each attempt.
@@ -231,7 +223,7 @@ impl Wait {
             AttemptEnd::Refused(refused) => refused,
         };
         let started = self.shared.clock.now();
-        let kept = size(&self.request.head.headers) + refused.refusal.body.len();
+        let kept = self.request.context.head_bytes + refused.refusal.body.len();
         let place = (kept <= MAX_KEPT).then(|| self.join(&refused.refusal, started));
         let Some(place) = place.flatten() else {
             self.shared.evictor.count(EvictionOutcome::Refused);

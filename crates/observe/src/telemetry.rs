@@ -229,16 +229,16 @@ impl Telemetry {
     }
 }
 
-/// Registers what the heads of queued requests take.
-fn observe_queued_heads(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl>) {
+/// Registers what the long heads of requests in progress take.
+fn observe_long_heads(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl>) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     let number = |bytes: usize| bytes as f64;
     let [now, most] = [(); 2].map(|()| Arc::clone(flow_control));
-    metrics.observe_gauge(&catalogue::QUEUED_HEAD_BYTES, move || {
-        number(now.queued_heads.held().now)
+    metrics.observe_gauge(&catalogue::LONG_HEAD_BYTES, move || {
+        number(now.long_heads.held().now)
     });
-    metrics.observe_gauge(&catalogue::QUEUED_HEAD_BYTES_PEAK, move || {
-        number(most.queued_heads.held().most)
+    metrics.observe_gauge(&catalogue::LONG_HEAD_BYTES_PEAK, move || {
+        number(most.long_heads.held().most)
     });
 }
 
@@ -250,7 +250,7 @@ fn observe_flow_control(metrics: &GatewayMetrics, flow_control: &Arc<FlowControl
     });
     let of = Arc::clone(flow_control);
     metrics.observe_gauge(&catalogue::QUEUED, move || of.queued().into());
-    observe_queued_heads(metrics, flow_control);
+    observe_long_heads(metrics, flow_control);
     let of = Arc::clone(flow_control);
     metrics.observe_gauge(&catalogue::LONG_RUNNING, move || {
         of.long_running.running().into()

@@ -130,7 +130,7 @@ pub(super) fn flow_control(config: &Config) -> FlowControlSettings {
                 .unwrap_or(usize::MAX),
             min_send_rate: config.limits.min_send_rate,
         },
-        queued_head_bytes: usize::try_from(config.limits.queued_header_bytes).unwrap_or(usize::MAX),
+        long_head_bytes: usize::try_from(config.limits.long_header_bytes).unwrap_or(usize::MAX),
     }
 }
 

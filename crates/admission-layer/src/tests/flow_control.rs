@@ -41,7 +41,7 @@ fn flow_control() -> Arc<FlowControl> {
         resets: ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
         bodies: BodyLimits::NONE,
-        queued_head_bytes: usize::MAX,
+        long_head_bytes: usize::MAX,
     };
     FlowControl::new(1, Arc::new(policy.policy), settings, START)
 }

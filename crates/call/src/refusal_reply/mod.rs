@@ -100,6 +100,7 @@ fn reply_to(
         }
         R::TooManyLongRunning { retry_after }
         | R::TooManyWatches { retry_after }
+        | R::TooManyLongHeads { retry_after }
         | R::TooManyResets { retry_after } => {
             status(S::TOO_MANY_REQUESTS, "TooManyRequests", &prefixed()).retry_after(*retry_after)
         }

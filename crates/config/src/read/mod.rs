@@ -282,7 +282,7 @@ fn limits(section: &mut ConfigSection<'_>) -> LimitsConfig {
         min_read_rate: section.get("minReadRate"),
         unfinished_body_bytes: section.get("unfinishedBodyBytes"),
         queued_body_bytes: section.get("queuedBodyBytes"),
-        queued_header_bytes: section.get("queuedHeaderBytes"),
+        long_header_bytes: section.get("longHeaderBytes"),
         token_review_bytes: section.get("tokenReviewBytes"),
         min_send_rate: section.get("minSendRate"),
     }

@@ -423,9 +423,9 @@ fn contradictory_addresses_and_limits_are_reported() {
                 "limits.unfinishedHeaderBytes",
             ),
             (
-                json!({"limits": {"queuedHeaderBytes": "3Mi", "headerBytes": "2Mi"}}),
+                json!({"limits": {"longHeaderBytes": "3Mi", "headerBytes": "2Mi"}}),
                 Severity::Error,
-                "limits.queuedHeaderBytes",
+                "limits.longHeaderBytes",
             ),
             (
                 json!({"limits": {"tokenReviewBytes": "7Mi", "headerBytes": "2Mi"}}),

@@ -300,10 +300,10 @@ metrics! {
         "What clients may have sent of the bodies of queued HTTP/2 requests that are not complete: the window of each stream, or the rest of its body.";
     STREAM_WINDOWS_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_stream_window_peak_bytes",
         "Maximum of `fairgate_stream_window_bytes` since the gateway started. It is at most limits.queuedBodyBytes, and a window for each data core.";
-    QUEUED_HEAD_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_queued_head_bytes",
-        "Memory of the heads of queued requests, beyond 8 KiB of each.";
-    QUEUED_HEAD_BYTES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_queued_head_peak_bytes",
-        "Maximum of `fairgate_queued_head_bytes` since the gateway started. It is at most the largest limits.queuedHeaderBytes since then.";
+    LONG_HEAD_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_long_head_bytes",
+        "Memory of the heads of requests in progress, watches included, beyond 8 KiB of each.";
+    LONG_HEAD_BYTES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_long_head_peak_bytes",
+        "Maximum of `fairgate_long_head_bytes` since the gateway started. It is at most the largest limits.longHeaderBytes since then.";
     TOKEN_REVIEW_BYTES: Gauge, Bytes, Alpha, [] = "fairgate_token_review_bytes",
         "Memory of requests whose bearer tokens are being reviewed: their heads, and what clients may send of HTTP/2 bodies.";
     TOKEN_REVIEW_BYTES_PEAK: Gauge, Bytes, Alpha, [] = "fairgate_token_review_peak_bytes",

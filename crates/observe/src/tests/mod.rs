@@ -216,7 +216,7 @@ fn settings() -> FlowControlSettings {
         resets: fairgate_call::ResetLimits::PER_USER,
         spool: SpoolLimits::NONE,
         bodies: BodyLimits::NONE,
-        queued_head_bytes: usize::MAX,
+        long_head_bytes: usize::MAX,
     }
 }
 

@@ -26,7 +26,7 @@ use fairgate_base::{
     clock::Clock,
     log_limit::LogLimit,
 };
-use fairgate_call::{Call, ClientBody, Identity, Inbound, Refusal, Reply, RequestKind, head_bytes};
+use fairgate_call::{Call, Identity, Inbound, Refusal, Reply, RequestKind};
 use fairgate_core::{
     digest::{RequestDigest, RequestInfo},
     time::Time,
@@ -174,7 +174,7 @@ where
         rules: &Arc<AuthRules>,
     ) -> Result<Box<AwaitingReview<S>>, Refusal> {
         let mut held = self.waiting.share(review.payer().clone());
-        if !held.take(held_bytes(&parsed.inbound.request)) {
+        if !held.take(held_bytes(&parsed.inbound)) {
             return Err(too_many_reviews(&NO_ROOM, parsed.inbound.received));
         }
         Ok(Box::new(AwaitingReview {
@@ -191,8 +191,8 @@ where
 const REQUEST_BYTES: usize = 2 << 10;
 
 /// What a request takes in memory while it waits for a review, and what its client may send that is kept as well.
-fn held_bytes(request: &http::Request<ClientBody>) -> usize {
-    REQUEST_BYTES + head_bytes(request) + request.body().sendable_bytes()
+fn held_bytes(inbound: &Inbound) -> usize {
+    REQUEST_BYTES + inbound.context.head_bytes + inbound.request.body().sendable_bytes()
 }
 
 const NO_ROOM: &str = "requests whose tokens are reviewed take too much memory";

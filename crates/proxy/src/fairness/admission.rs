@@ -1,18 +1,16 @@
 //! Admits requests: each gets a seat, waits for one in a queue, or is rejected.
 
-use std::{cell::Cell, rc::Rc, sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use super::{
     core_policy::CorePolicy,
     gate::Gate,
     queued::{QueuedRequest, overdue_at},
-    queued_heads::NoRoomForHead,
     seat::{Hold, Seat},
     settings::Enforcement,
     wait_limit::wait_deadline,
     waiters::Waiter,
 };
-use fairgate_base::account::ByteShare;
 use fairgate_call::{Call, ExecutionSeats, FlowRejection, RequestKind, UnenforcedDecision};
 use fairgate_core::{
     apf::{
@@ -48,8 +46,6 @@ struct NewRequest<'a> {
     until: Time,
     /// Whether it has taken the place of another request.
     replaces: bool,
-    /// What is charged for its head, if it has.
-    head: Cell<Option<ByteShare>>,
 }
 
 impl Gate {
@@ -71,15 +67,8 @@ impl Gate {
         let waiter = self.waiters.borrow_mut().insert(&call.digest, now);
         let until = wait_deadline(call.received, call.deadline, policy.request_timeout);
         let mut out = Decisions::default();
-        let head = Cell::new(None);
         // Who would then be refused after all must not take the place of another.
-        let may_wait = || {
-            call.request.body().may_wait(&call.digest.user)
-                && (self.flow_control().queued_heads.enter(call)).is_ok_and(|share| {
-                    head.set(share);
-                    true
-                })
-        };
+        let may_wait = || call.request.body().may_wait(&call.digest.user);
         let arrival = (policy.view).arrive_with_check(now, &flow, work, waiter, may_wait, &mut out);
         let (queue_length, replaces) = (out.queue_length, out.replaced.is_some());
         // An arrival can dispatch others as well, to seats whose additional latency has just passed. They are
@@ -98,7 +87,6 @@ impl Gate {
             now,
             until,
             replaces,
-            head,
         };
         self.decide(arrival, &request)
     }
@@ -206,25 +194,20 @@ impl Gate {
         )
     }
 
-    /// Lets a request wait in the queue in which it has a `place`, unless too many wait in all levels together, or their heads or
-    /// bodies that are not complete take too much memory.
+    /// Lets a request wait in the queue in which it has a `place`, unless too many wait in all levels together, or their bodies
+    /// that are not complete take too much memory.
     fn queue(
         self: &Rc<Self>,
         place: QueuePlace<Waiter>,
         request: &NewRequest<'_>,
     ) -> Result<Box<QueuedRequest>, RejectReason> {
         let call = request.call;
-        let (head, has_room, most_queued) = if request.replaces {
+        let (has_room, most_queued) = if request.replaces {
             // It was checked before. And it waits in the stead of the other, not in addition to it.
-            (request.head.take(), true, u32::MAX)
+            (true, u32::MAX)
         } else {
-            match self.flow_control().queued_heads.enter(call) {
-                Ok(head) => {
-                    let has_room = call.request.body().may_wait(&call.digest.user);
-                    (head, has_room, request.policy.max_queued)
-                }
-                Err(NoRoomForHead) => (None, false, 0),
-            }
+            let has_room = call.request.body().may_wait(&call.digest.user);
+            (has_room, request.policy.max_queued)
         };
         let queued = Box::new(QueuedRequest {
             gate: Rc::clone(self),
@@ -239,7 +222,6 @@ impl Gate {
             timer: Box::pin(tokio::time::sleep_until(
                 self.clock().instant(request.until),
             )),
-            head,
         });
         // The limit of waiting requests over all levels is checked last, because only here it is certain that
         // the request has to wait: most requests never touch the counter that all cores share.

@@ -14,10 +14,10 @@ use super::{
     abandoned::AbandonedRequests,
     borrowing_trigger::BorrowingTrigger,
     core_policy::{CellsOfCores, CorePolicy, PolicyFlows},
+    long_heads::LongHeads,
     long_running::LongRunning,
     message::GateMessage,
     premature_resets::UserResets,
-    queued_heads::QueuedHeads,
     settings::{Enforcement, FlowControlSettings},
     unfinished_bodies::UnfinishedBodies,
     wait_limit::wait_limit,
@@ -67,8 +67,8 @@ pub struct FlowControl {
     pub spool: Arc<Spool>,
     /// Requests that wait for their bodies before they ask for a seat.
     pub bodies: UnfinishedBodies,
-    /// Long heads of queued requests.
-    pub queued_heads: QueuedHeads,
+    /// Long heads of requests in progress.
+    pub long_heads: LongHeads,
 }
 
 /// The cells of each FlowSchema, by the names of its level and of itself.
@@ -94,7 +94,7 @@ impl FlowControl {
             abandoned: Arc::default(),
             spool: Arc::new(Spool::new(settings.spool.total)),
             bodies: UnfinishedBodies::new(settings.bodies),
-            queued_heads: QueuedHeads::new(settings.queued_head_bytes),
+            long_heads: LongHeads::new(settings.long_head_bytes),
             settings: Mutex::new(settings),
             cells: Mutex::default(),
             core_cells: core_cells.collect(),
@@ -123,7 +123,7 @@ impl FlowControl {
         self.long_running.set_caps(settings.long_running);
         self.watches.set_caps(settings.watches);
         self.spool.set_total(settings.spool.total);
-        self.queued_heads.set_total(settings.queued_head_bytes);
+        self.long_heads.set_total(settings.long_head_bytes);
         *lock(&self.settings) = settings;
         self.publish();
     }
@@ -355,7 +355,7 @@ pub(super) mod tests {
             resets: ResetLimits::PER_USER,
             spool: SpoolLimits::NONE,
             bodies: BodyLimits::NONE,
-            queued_head_bytes: usize::MAX,
+            long_head_bytes: usize::MAX,
         }
     }
 

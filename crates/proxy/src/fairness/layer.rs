@@ -17,6 +17,7 @@ use super::{
     admission::AdmissionOutcome,
     executing::{ExecutingRequest, HeldResources},
     gate::Gate,
+    long_heads::NoRoomForHead,
     long_running::LongRunningEntry,
     long_running_guard::LongRunningGuard,
     queued::QueuedRequest,
@@ -178,7 +179,7 @@ where
     }
 }
 
-/// What the limits on resets, watches and other long-running requests say about a call.
+/// What the limits on resets, long heads, watches and other long-running requests say about a call.
 enum Limited {
     /// The call is within them. A watch or another long-running call counts from now on, until its entry is dropped.
     Within(Option<LongRunningEntry>),
@@ -213,6 +214,10 @@ impl Gate {
             return Ok(Limited::Beyond);
         }
         let retry_after = LONG_RUNNING_RETRY_AFTER;
+        if let Err(NoRoomForHead) = flow_control.long_heads.charge(call) {
+            self.refuse_if_enforced(call, Refusal::TooManyLongHeads { retry_after })?;
+            return Ok(Limited::Beyond);
+        }
         let (all, too_many) = match call.kind {
             RequestKind::Watch => (
                 &flow_control.watches,

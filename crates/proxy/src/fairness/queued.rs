@@ -19,7 +19,6 @@ use super::{
     waiters::{WaitDecision, Waiter},
     watch_init::Watcher,
 };
-use fairgate_base::account::ByteShare;
 use fairgate_call::{FlowRejection, RequestContext, RequestKind, UnenforcedDecision};
 use fairgate_core::{
     apf::{
@@ -49,8 +48,6 @@ pub(super) struct QueuedRequest {
     pub(super) kind: RequestKind,
     pub(super) since: Time,
     pub(super) timer: Pin<Box<Sleep>>,
-    /// What its head takes beyond the usual size, while it waits.
-    pub(super) head: Option<ByteShare>,
 }
 
 /// When a request that begins to execute at `since` loses its seat. The time limit counts
@@ -121,7 +118,6 @@ impl QueuedRequest {
             kind: self.kind,
             since: self.since,
             timer: Box::pin(tokio::time::sleep_until(self.timer.deadline())),
-            head: self.head.take(),
         }
     }
 
@@ -142,7 +138,6 @@ impl QueuedRequest {
     /// Leaves the queue to execute, and counts that.
     pub(super) fn begin(&mut self) {
         self.place = None;
-        self.head = None;
         self.leave_queue();
         let cells = self.cells();
         cells.dispatched.increment();
@@ -174,7 +169,6 @@ impl QueuedRequest {
     /// Returns the reason for which the request is counted as rejected, once.
     fn give_up(&mut self) -> Option<RejectReason> {
         let place = self.place.take()?;
-        self.head = None;
         self.leave_queue();
         let is_replaced = self.gate.waiters.borrow_mut().is_replaced(self.waiter);
         let reason = if is_replaced {

@@ -43,6 +43,6 @@ pub struct FlowControlSettings {
     pub spool: SpoolLimits,
     /// How much requests may take that wait for their bodies, and how fast clients have to send them.
     pub bodies: BodyLimits,
-    /// Bytes that heads of queued requests may take beyond their usual size, all levels together.
-    pub queued_head_bytes: usize,
+    /// Bytes that heads of requests in progress may take beyond their usual size, all levels together.
+    pub long_head_bytes: usize,
 }

@@ -25,8 +25,7 @@ use tokio::io::{AsyncWriteExt as _, DuplexStream};
 
 use super::*;
 use crate::fairness::{
-    FlowControlSettings, admission::AdmissionOutcome, flow_control, queued::QueuedRequest,
-    seat::Seat,
+    admission::AdmissionOutcome, flow_control, queued::QueuedRequest, seat::Seat,
 };
 
 const LEVEL: &str = "narrow";
@@ -70,15 +69,8 @@ fn policy(semantics: Semantics) -> Arc<Policy> {
 }
 
 /// Runs a test with a gate, in virtual time.
-fn with_gate<T>(
-    semantics: Semantics,
-    queued_head_bytes: usize,
-    test: impl AsyncFnOnce(Rc<Gate>) -> T,
-) -> T {
-    let settings = FlowControlSettings {
-        queued_head_bytes,
-        ..flow_control::tests::settings()
-    };
+fn with_gate<T>(semantics: Semantics, test: impl AsyncFnOnce(Rc<Gate>) -> T) -> T {
+    let settings = flow_control::tests::settings();
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -91,21 +83,9 @@ fn with_gate<T>(
         })
 }
 
-/// A request of a user, with a line of so many bytes in its head.
-fn call(
-    gate: &Gate,
-    user: &str,
-    method: &str,
-    target: &str,
-    line: usize,
-    body: ClientBody,
-) -> Call {
-    let request = Request::builder()
-        .method(method)
-        .uri(target)
-        .header("line", "x".repeat(line))
-        .body(body)
-        .unwrap();
+fn call(gate: &Gate, user: &str, method: &str, target: &str, body: ClientBody) -> Call {
+    let request = Request::builder().method(method).uri(target);
+    let request = request.body(body).unwrap();
     let inbound = Inbound {
         request: Box::new(request),
         peer: Rc::new(Peer::local()),
@@ -120,7 +100,7 @@ fn call(
 }
 
 fn get(gate: &Gate, user: &str) -> Call {
-    call(gate, user, "GET", POD, 1, ClientBody::empty())
+    call(gate, user, "GET", POD, ClientBody::empty())
 }
 
 fn executes(gate: &Rc<Gate>, call: &Call) -> Seat {
@@ -172,29 +152,24 @@ async fn unsent_body(windows: &Rc<StreamWindows>) -> (ClientBody, DuplexStream) 
 
 #[test]
 fn a_request_that_may_not_wait_takes_the_place_of_nobody() {
-    with_gate(Semantics::Improved, 1000, async |gate| {
+    with_gate(Semantics::Improved, async |gate| {
         let _executing = executes(&gate, &get(&gate, "victim"));
         let mut waiting: Vec<_> = (0..4)
             .map(|_| waits(&gate, &get(&gate, "victim")))
             .collect();
-        // Nobody may have the rest of a head of 20 kB, nor a window of 256 KiB.
+        // Nobody may have a window of 256 KiB.
         let windows = StreamWindows::new(ByteBudget::new(1000), 256 << 10);
         let (body, _client) = unsent_body(&windows).await;
-        let long_body = call(&gate, "greedy", "POST", PODS, 1, body);
-        let long_head = call(&gate, "greedy", "GET", POD, 20_000, ClientBody::empty());
-        for (name, call) in [("body", long_body), ("head", long_head)] {
-            let AdmissionOutcome::Reject(rejection) = gate.admit(&call) else {
-                panic!("there is no room for its {name}");
-            };
-            assert_eq!(rejection.reason, RejectReason::QueueFull, "{name}");
-            let all_wait = waiting.iter_mut().all(|queued| is_pending(queued));
-            assert!(all_wait, "{name}");
-            assert_eq!(
-                (summary(&gate).waiting, gate.flow_control().queued()),
-                (4, 4)
-            );
-        }
-        assert_eq!(gate.flow_control().queued_heads.held().now, 0);
+        let long_body = call(&gate, "greedy", "POST", PODS, body);
+        let AdmissionOutcome::Reject(rejection) = gate.admit(&long_body) else {
+            panic!("there is no room for its body");
+        };
+        assert_eq!(rejection.reason, RejectReason::QueueFull);
+        assert!(waiting.iter_mut().all(|queued| is_pending(queued)));
+        assert_eq!(
+            (summary(&gate).waiting, gate.flow_control().queued()),
+            (4, 4)
+        );
         // One that may wait takes a place.
         let _polite = waits(&gate, &get(&gate, "polite"));
         let refused = waiting
@@ -205,21 +180,5 @@ fn a_request_that_may_not_wait_takes_the_place_of_nobody() {
             (summary(&gate).waiting, gate.flow_control().queued()),
             (4, 4)
         );
-    });
-}
-
-#[test]
-fn who_takes_the_place_of_another_is_charged_for_its_head() {
-    with_gate(Semantics::Improved, 100_000, async |gate| {
-        let _executing = executes(&gate, &get(&gate, "victim"));
-        let _waiting: Vec<_> = (0..4)
-            .map(|_| waits(&gate, &get(&gate, "victim")))
-            .collect();
-        let long_head = call(&gate, "other", "GET", POD, 20_000, ClientBody::empty());
-        let queued = waits(&gate, &long_head);
-        let held = || gate.flow_control().queued_heads.held().now;
-        assert!((10_000..20_000).contains(&held()), "{}", held());
-        drop(queued);
-        assert_eq!(held(), 0);
     });
 }

@@ -51,12 +51,15 @@ impl<S> ConnectionService<S> {
     fn enter(&self, request: Request<Incoming>) -> (Rc<RequestContext>, Checked) {
         let lines = CheckedLines::of(request.headers());
         let audit_id = lines.audit_id.and_then(|id| parse_uuid(id.as_bytes()));
-        let context = Rc::new(RequestContext::new(
+        let target = request.uri().path_and_query();
+        let mut context = RequestContext::new(
             request.method().clone(),
-            request.uri().path_and_query().cloned(),
+            target.cloned(),
             // The client's own, if that is a UUID.
             audit_id.unwrap_or_else(|| self.core.new_id()),
-        ));
+        );
+        context.head_bytes = lines.bytes + target.map_or(0, |target| target.as_str().len());
+        let context = Rc::new(context);
         let head = match &self.connection.messages {
             None => {
                 // hyper spawns the stream's task right after this call, in the same poll.
@@ -95,8 +98,10 @@ impl<S> ConnectionService<S> {
             // It was counted when it was found too large.
             return Err(Refusal::HeadersTooLarge);
         };
-        // HTTP/2 limits the bytes of a head, but not the number of its fields: very many short ones would fit.
-        let checked = if request.headers().len() > self.core.settings.header_lines {
+        // HTTP/2 limits the bytes of a head, but not the number of its fields: very many short ones would fit. Each name in `Connection` is
+        // looked for among the fields.
+        let most = self.core.settings.header_lines;
+        let checked = if request.headers().len() > most || lines.connection_names > most {
             Err(Refusal::HeadersTooLarge)
         } else {
             head_check::check(request, lines, facts)

@@ -50,7 +50,7 @@ pub(crate) fn check<B>(
             return Err(Refusal::Malformed(message));
         }
     }
-    if lines.has_connection && end_to_end_header_in_connection(headers).is_some() {
+    if lines.connection_names > 0 && end_to_end_header_in_connection(headers).is_some() {
         return Err(Refusal::Malformed(
             "Connection names a header the request needs",
         ));
@@ -67,9 +67,14 @@ pub(crate) fn check<B>(
     }
 }
 
+/// What a line of a head takes in memory besides its texts.
+const LINE_BYTES: usize = 128;
+
 /// The lines that are checked or needed at once, found in one pass: looking each of them up costs several times as much.
 #[derive(Default)]
 pub(crate) struct CheckedLines<'a> {
+    /// What all lines take in memory.
+    pub(crate) bytes: usize,
     hosts: usize,
     /// The first of them.
     host: Option<&'a HeaderValue>,
@@ -79,7 +84,8 @@ pub(crate) struct CheckedLines<'a> {
     authorizations: usize,
     content_types: usize,
     has_content_length: bool,
-    has_connection: bool,
+    /// How many names the `Connection` lines list.
+    pub(crate) connection_names: usize,
     /// The first of them.
     expect: Option<&'a HeaderValue>,
     /// The first `Audit-ID`.
@@ -91,6 +97,7 @@ impl<'a> CheckedLines<'a> {
     pub(crate) fn of(headers: &'a HeaderMap) -> Self {
         let mut lines = Self::default();
         for (name, value) in headers {
+            lines.bytes += LINE_BYTES + name.as_str().len() + value.len();
             match *name {
                 HOST => {
                     lines.hosts += 1;
@@ -103,7 +110,10 @@ impl<'a> CheckedLines<'a> {
                 AUTHORIZATION => lines.authorizations += 1,
                 CONTENT_TYPE => lines.content_types += 1,
                 CONTENT_LENGTH => lines.has_content_length = true,
-                CONNECTION => lines.has_connection = true,
+                CONNECTION => {
+                    let commas = value.as_bytes().iter().filter(|&&byte| byte == b',');
+                    lines.connection_names += 1 + commas.count();
+                }
                 EXPECT => {
                     lines.expect.get_or_insert(value);
                 }

@@ -37,13 +37,13 @@ fn register_watchers(gate: &Gate) {
 }
 
 fn write(gate: &Gate) -> Call {
-    call(gate, "writer", "DELETE", POD, 1, ClientBody::empty())
+    call(gate, "writer", "DELETE", POD, ClientBody::empty())
 }
 
 #[test]
 fn a_ticket_that_comes_back_unused_has_no_final_seats_and_says_nothing_about_service_times() {
     for semantics in SEMANTICS {
-        with_gate(semantics, usize::MAX, async |gate| {
+        with_gate(semantics, async |gate| {
             register_watchers(&gate);
             let first = executes(&gate, &get(&gate, "reader"));
             let queued = waits(&gate, &write(&gate));
@@ -100,7 +100,7 @@ impl Service<Call> for Inside {
 
 /// Sends a write, of which nothing comes back: it fails, or its client disconnects. Returns how many requests linger then.
 fn lingering_after(semantics: Semantics, inside: Inside) -> u32 {
-    with_gate(semantics, usize::MAX, async |gate| {
+    with_gate(semantics, async |gate| {
         register_watchers(&gate);
         let mut layer = FairnessLayer::new(Rc::clone(&gate)).layer(inside);
         let mut answer = Box::pin(layer.call(write(&gate)));
