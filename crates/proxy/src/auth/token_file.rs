@@ -140,7 +140,12 @@ impl Row {
             Err(_) => Err(TokenFileError::NotText { line }),
         };
         let groups = match record.get(3) {
-            Some(field) => text(field)?.split(',').map(str::to_owned).collect(),
+            // Nobody can be in a group without a name, and no header can say so: the rest of the line holds.
+            Some(field) => text(field)?
+                .split(',')
+                .filter(|group| !group.is_empty())
+                .map(str::to_owned)
+                .collect(),
             None => Vec::new(),
         };
         let user = User {
@@ -239,11 +244,11 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_split_at_commas_and_not_trimmed() {
+    fn groups_are_split_at_commas_and_not_trimmed_and_have_names() {
         let all = "system:authenticated";
         assert_eq!(groups("t,alice,"), [all]);
-        assert_eq!(groups("t,alice,,"), ["", all]);
-        assert_eq!(groups("t,alice,,\"a, b,\""), ["a", " b", "", all]);
+        assert_eq!(groups("t,alice,,"), [all]);
+        assert_eq!(groups("t,alice,,\"a, b,\""), ["a", " b", all]);
         assert_eq!(groups("t,alice,, a,b"), [" a", all]);
         assert_eq!(groups("t,alice,,\"say \"\"hi\"\"\""), ["say \"hi\"", all]);
     }
