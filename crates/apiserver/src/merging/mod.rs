@@ -288,7 +288,7 @@ fn document(hosted: &Hosted, path: &str, accept: &str) -> Option<MergedDocumentI
         // A version that is not served here, of which the upstream may have resources.
         Route::Nothing => {
             let (group, version) = path.strip_prefix("/apis/")?.split_once('/')?;
-            if !owned.has_group(group) || version.is_empty() || version.contains('/') {
+            if !owned.has_group(group) || !is_version(version) {
                 return None;
             }
             MergedDocumentId::Resources(group.to_owned(), version.to_owned())
@@ -297,13 +297,22 @@ fn document(hosted: &Hosted, path: &str, accept: &str) -> Option<MergedDocumentI
         Route::OpenApiV3Index => MergedDocumentId::OpenApiV3Index,
         Route::OpenApiV3(key) => {
             let (group, version) = key.strip_prefix("apis/")?.split_once('/')?;
-            if !owned.has_group(group) || version.is_empty() || version.contains('/') {
+            if !owned.has_group(group) || !is_version(version) {
                 return None;
             }
             MergedDocumentId::OpenApiV3(group.to_owned(), version.to_owned())
         }
         _ => return None,
     })
+}
+
+/// Whether a text may be a version of a group. The path of a document is made of it, and kept documents are distinguished by it.
+fn is_version(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    text.bytes().next().is_some_and(is_plain)
+        && text
+            .bytes()
+            .all(|byte| is_plain(byte) || matches!(byte, b'-' | b'.'))
 }
 
 /// The negotiated format of a discovery document.
@@ -444,6 +453,24 @@ impl Merger {
                 let done = timeout_at(until, work).await;
                 done.map_err(|_elapsed| Refusal::UpstreamTimeout)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_no_other_path_and_no_query() {
+        for version in ["v1", "v2beta1", "1-a.b"] {
+            assert!(is_version(version), "{version}");
+        }
+        // As `%3F` and `%23` are decoded.
+        for text in [
+            "", "v1?x", "v1#x", "v1/x", "..", "v1%2F", "v1 ", "V1", "\u{e4}",
+        ] {
+            assert!(!is_version(text), "{text}");
         }
     }
 }
