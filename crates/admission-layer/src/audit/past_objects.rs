@@ -10,6 +10,7 @@
 use fairgate_apihttp::content_type::{PatchType, patch_type};
 use fairgate_base::tasks;
 use fairgate_objects::codec::{BodyFormat, json, yaml};
+use fairgate_upstream::path::push_segment;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -96,7 +97,7 @@ impl Evaluation {
             let why = "objects of this subresource are not listed";
             return Err(ReadFailure::Failed(why.to_owned()));
         }
-        let collection = self.collection_path().to_owned();
+        let collection = self.collection_path();
         let name = self.plan.facts.name.clone();
         let (upstream, share) = (self.evaluator.upstream.clone(), self.share.another());
         let reading = async move {
@@ -149,12 +150,34 @@ impl Evaluation {
         self.with_earlier(Some(found), known).await
     }
 
-    /// The path of the collection of the request's object.
-    fn collection_path(&self) -> &str {
-        let above = self.info.parts().count().saturating_sub(1);
-        let mut path = &*self.path;
-        for _ in 0..above {
-            path = path.rsplit_once('/').map_or("", |(before, _)| before);
+    /// The path of the collection of the request's object. Not a part of the request's own path, which may escape its slashes.
+    fn collection_path(&self) -> String {
+        let facts = &self.plan.facts;
+        let mut path = if facts.group.is_empty() {
+            "/api".to_owned()
+        } else {
+            "/apis".to_owned()
+        };
+        let namespace = if facts.is_namespace() {
+            ""
+        } else {
+            &facts.namespace
+        };
+        let namespaces = if namespace.is_empty() {
+            ""
+        } else {
+            "namespaces"
+        };
+        let segments = [
+            &facts.group,
+            &facts.version,
+            namespaces,
+            namespace,
+            &facts.resource,
+        ];
+        for segment in segments.into_iter().filter(|segment| !segment.is_empty()) {
+            path.push('/');
+            push_segment(&mut path, segment);
         }
         path
     }

@@ -52,8 +52,12 @@ struct Audited<'a> {
 impl<'a> Audited<'a> {
     /// A request that makes a version of its object, and is answered with that.
     fn new(request: [&'a str; 4], revision: u64, made: Value) -> Self {
-        let target = request[1].split('?').next().unwrap_or_default();
-        let path = target.strip_suffix("/status").unwrap_or(target).to_owned();
+        let target = request[1]
+            .split('?')
+            .next()
+            .unwrap_or_default()
+            .replace("%2F", "/");
+        let path = target.strip_suffix("/status").unwrap_or(&target).to_owned();
         Self {
             request,
             answer: versioned(made.clone(), revision),
@@ -139,6 +143,13 @@ fn an_update_that_states_a_version_is_evaluated_by_that() {
                 patch,
             ],
             ["PATCH", MAP, JSON_PATCH, operations],
+            // For a server, an escaped slash is one.
+            [
+                "PUT",
+                "/api/v1/namespaces/ns/configmaps%2Fm",
+                "application/json",
+                &put,
+            ],
         ] {
             for expression in [SAME, "oldObject.metadata.resourceVersion != '5'"] {
                 let mut world = world(" configmaps", expression, MAP, map("1"));
