@@ -34,7 +34,7 @@ use fairgate_policy_sources::PolicyArea;
 use fairgate_proxy::{
     auth::{TokenReviews, layer::AuthRules},
     fairness::FlowControl,
-    serve::{BindError, DrainPhase, Offence},
+    serve::{BindError, DrainPhase, Offence, tls::ServingTls},
 };
 
 /// What the control tasks need.
@@ -44,6 +44,8 @@ pub(super) struct ControlTasks {
     pub(super) flow_control: Arc<FlowControl>,
     pub(super) rules: Arc<ArcSwap<AuthRules>>,
     pub(super) reviews: Option<TokenReviews>,
+    /// TLS of the main port.
+    pub(super) tls: Option<ServingTls>,
     pub(super) policies: Policies,
     pub(super) hosting: Option<HostedApi>,
     pub(super) admission: Option<AdmissionPolicies>,
@@ -92,6 +94,8 @@ impl ControlTasks {
         if let Some(hosting) = &self.hosting {
             hosting.serve_on_main_port(&view);
         }
+        let secure_admin = self.secure_admin.as_ref().and_then(SecureAdmin::tls);
+        let serving = self.tls.take().into_iter().chain(secure_admin);
         let applier = self.applier(&control);
         let admin = self.start_admin_ports(gateway, view)?;
         let upstream = settings::upstream_name(&self.config);
@@ -128,6 +132,7 @@ impl ControlTasks {
             path: self.path,
             rules: self.rules,
             reviews: self.reviews,
+            serving: serving.collect(),
             servers,
             applier,
             nudge,

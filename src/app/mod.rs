@@ -201,6 +201,7 @@ where
         forward: ForwardParts::new(&config, &upstream.endpoint, servers, credential, metrics)?,
     };
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
+    let tls = access.serve.tls.clone();
     let app = app_settings(&config, access.serve);
     let mut gateway = Gateway::start(app, runtimes, build_stack(parts, layer))?;
     evictions::attach(evictor.as_ref(), &gateway, &telemetry);
@@ -214,6 +215,7 @@ where
         flow_control: Arc::clone(&flow_control),
         rules: access.rules,
         reviews: access.reviews,
+        tls,
         policies,
         hosting,
         admission,

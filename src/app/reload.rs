@@ -20,7 +20,10 @@ use fairgate_policy_sources::{
     files::{self, FileSource},
     log_finding,
 };
-use fairgate_proxy::auth::{TokenReviews, layer::AuthRules};
+use fairgate_proxy::{
+    auth::{TokenReviews, layer::AuthRules},
+    serve::tls::ServingTls,
+};
 use fairgate_upstream::servers::UpstreamServers;
 
 /// Reloads the configuration at each SIGHUP.
@@ -32,6 +35,8 @@ pub(super) struct Reload {
     pub(super) path: Option<PathBuf>,
     pub(super) rules: Arc<ArcSwap<AuthRules>>,
     pub(super) reviews: Option<TokenReviews>,
+    /// TLS of the ports whose clients may authenticate by certificates.
+    pub(super) serving: Vec<ServingTls>,
     /// The servers behind the gateway, if there are several.
     pub(super) servers: Option<Arc<UpstreamServers>>,
     pub(super) applier: Applier,
@@ -155,6 +160,11 @@ impl Reload {
         log_outcome(applied, if reported_by_source { &[] } else { &findings });
         if !applied {
             return false;
+        }
+        for tls in &self.serving {
+            if let Err(error) = tls.announce(rules.authentication.authorities()) {
+                tracing::error!(%error, "clients are still told the certificate authorities of before");
+            }
         }
         self.rules.store(Arc::new(rules));
         if let Some(servers) = &self.servers {

@@ -23,7 +23,10 @@ use fairgate_config::{Config, GatewayMode};
 use fairgate_observe::{GatewayMetrics, OperatorEndpoints, SecureEndpoints, catalogue};
 use fairgate_proxy::{
     auth::layer::{AuthLayer, AuthRules},
-    serve::{Acceptor, BindError, ClientConnections, ServeSettings, tls::ServingCertificate},
+    serve::{
+        Acceptor, BindError, ClientConnections, ServeSettings,
+        tls::{ServingCertificate, ServingTls},
+    },
 };
 
 /// Concurrent connections.
@@ -102,6 +105,11 @@ impl SecureAdmin {
             authorizer: authorizer(config, clients, clock, metrics, control),
             metrics: Arc::clone(metrics),
         }))
+    }
+
+    /// How its clients are served by TLS.
+    pub(super) fn tls(&self) -> Option<ServingTls> {
+        self.serve.tls.clone()
     }
 
     /// Starts to serve `endpoints`. Returns the address, with the actual port if the configured one is 0.

@@ -6,7 +6,7 @@ use fairgate_proxy::{
     forward::UpstreamSettings,
     serve::{
         DrainPhase,
-        tls::{ServingCertificate, server_config},
+        tls::{ServingCertificate, ServingTls},
     },
 };
 use fairgate_testkit::random::{Below as _, Random, seeded};
@@ -171,7 +171,7 @@ async fn a_parked_connection_serves_requests_however_they_arrive() {
     assert_eq!(gate.gateway.connections(), 1);
 
     let (chain, key) = authority.issue_with_key(&pki::Leaf::named("localhost"));
-    let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
+    let own = ServingTls::new(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
     let gate = Gate::towards(to(), |settings, _| {
         parks(settings);
         settings.serve.tls = Some(own);

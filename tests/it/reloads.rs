@@ -1,8 +1,18 @@
 //! What SIGHUP changes at once, and what it says.
 
-use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 
-use crate::process::{GatewayProcess, get, wait_until};
+use rustls::{
+    SignatureScheme, client::ResolvesClientCert, pki_types::ServerName, sign::CertifiedKey,
+};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    pki::{Authority, Leaf},
+    process::{GatewayProcess, ProcessOptions, get, wait_until},
+};
 
 /// Has a gateway read a configuration with these members instead.
 fn reload(gateway: &GatewayProcess, members: &Value) {
@@ -66,4 +76,60 @@ fn the_log_changes_at_once() {
     let told_less = lines.iter().rposition(less).unwrap();
     assert!(lines[told_less + 1].contains(refused), "{lines:?}");
     assert!(gateway.logged("/quiet").is_empty());
+}
+
+/// The subjects that servers have named to a client, which presents no certificate.
+#[derive(Debug, Default)]
+struct NamedAuthorities(Mutex<Vec<Vec<u8>>>);
+
+impl ResolvesClientCert for NamedAuthorities {
+    fn resolve(&self, named: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        *self.0.lock().unwrap() = named.iter().map(|one| one.to_vec()).collect();
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// Go's clients present no certificate whose authority the server does not name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_told_the_authorities_that_are_trusted_now() {
+    let servers = Authority::new("servers");
+    let [before, after] = ["before", "after"].map(Authority::new);
+    let (certificate, key) = servers.issue_pem(&Leaf::named("localhost"));
+    let identity = json!({"certFile": "own.crt", "keyFile": "own.key"});
+    let gateway = GatewayProcess::with(
+        json!({
+            "listen": {"tls": identity},
+            "authentication": {"clientCertificate": {"caFile": "clients.crt"}},
+        }),
+        &ProcessOptions {
+            files: vec![
+                ("own.crt", certificate),
+                ("own.key", key),
+                ("clients.crt", before.pem()),
+            ],
+            ..ProcessOptions::default()
+        },
+    );
+    let named = async || {
+        let told = Arc::<NamedAuthorities>::default();
+        let mut config = rustls::ClientConfig::clone(&servers.client(None, &[b"h2"]));
+        config.client_auth_cert_resolver = Arc::clone(&told) as _;
+        let stream = TcpStream::connect(gateway.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connector = TlsConnector::from(Arc::new(config));
+        drop(connector.connect(name, stream).await.unwrap());
+        let subjects = std::mem::take(&mut *told.0.lock().unwrap());
+        let names = |subject: &[u8], text: &str| {
+            subject.windows(text.len()).any(|at| at == text.as_bytes())
+        };
+        ["before", "after"].map(|text| subjects.iter().any(|subject| names(subject, text)))
+    };
+    assert_eq!(named().await, [true, false]);
+    gateway.write("clients.crt", &after.pem());
+    reload(&gateway, &json!({}));
+    assert_eq!(named().await, [false, true]);
 }

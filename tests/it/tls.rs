@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use fairgate_call::{Call, Refusal, Reply, ReplyBody};
 use fairgate_proxy::{
     forward::UpstreamSettings,
-    serve::tls::{ServingCertificate, server_config},
+    serve::tls::{ServingCertificate, ServingTls},
 };
 use fairgate_upstream::tls::UpstreamTls;
 use hyper_util::rt::TokioIo;
@@ -49,7 +49,8 @@ async fn both_protocols_are_negotiated_with_clients_and_upstream() {
         let upstream = TestUpstream::saying(Speaks::Tls(pki.server(&offered)), "served");
         let to = towards(&upstream, &pki);
         let (chain, key) = pki.issue_with_key(&pki::Leaf::named("localhost"));
-        let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
+        let own =
+            ServingTls::new(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
         let gate = Gate::towards(to, |settings, _| settings.serve.tls = Some(own));
         for protocol in [&b"h2"[..], b"http/1.1"] {
             let stream = connect(&gate, &pki, None, &[protocol]).await.unwrap();
@@ -126,7 +127,7 @@ fn certificates(chains: Chains) -> Leaf<impl FnMut(&Call) -> Result<Reply, Refus
 async fn any_certificate_whose_key_the_client_holds_is_passed_to_the_layers() {
     let (pki, stranger) = (Authority::new("test root"), Authority::new("test root"));
     let (chain, key) = pki.issue_with_key(&pki::Leaf::named("localhost"));
-    let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
+    let own = ServingTls::new(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
     let shown: Chains = Arc::default();
     let leaf = certificates(shown.clone());
     let gate = Gate::around(
@@ -147,7 +148,7 @@ async fn any_certificate_whose_key_the_client_holds_is_passed_to_the_layers() {
 async fn a_certificate_whose_key_the_client_does_not_hold_ends_the_handshake() {
     let pki = Authority::new("test root");
     let (chain, key) = pki.issue_with_key(&pki::Leaf::named("localhost"));
-    let own = server_config(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
+    let own = ServingTls::new(&ServingCertificate::new(chain, key).unwrap(), Vec::new()).unwrap();
     let gate = Gate::around(
         || certificates(Arc::default()),
         |settings| settings.serve.tls = Some(own),

@@ -9,7 +9,7 @@ use std::{num::NonZero, sync::Arc, time::Duration};
 
 use http::{HeaderMap, header::AUTHORIZATION, uri::Authority};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rustls::{ClientConfig, DistinguishedName, ServerConfig, pki_types::ServerName};
+use rustls::{ClientConfig, DistinguishedName, pki_types::ServerName};
 use tokio::runtime;
 use tracing::level_filters::LevelFilter;
 
@@ -27,7 +27,10 @@ use fairgate_proxy::{
     },
     fairness::{BodyLimits, Caps, Enforcement, FlowControlSettings},
     forward::{ConnectionLimit, ReservedHeaders, UpstreamProtocol, UpstreamSettings},
-    serve::{self, DrainSettings, ServeSettings, tls::ServingCertificate},
+    serve::{
+        DrainSettings, ServeSettings,
+        tls::{ServingCertificate, ServingTls},
+    },
 };
 use fairgate_upstream::{
     client::{ApiClient, ConnectionReuse, HeaderSource},
@@ -149,9 +152,8 @@ pub(super) fn serving_tls(
     field: &'static str,
     certificate: &ServingCertificate,
     authorities: Vec<DistinguishedName>,
-) -> Result<Arc<ServerConfig>, SettingsError> {
-    serve::tls::server_config(certificate, authorities)
-        .map_err(|source| SettingsError::Tls { field, source })
+) -> Result<ServingTls, SettingsError> {
+    ServingTls::new(certificate, authorities).map_err(|source| SettingsError::Tls { field, source })
 }
 
 /// A budget of as many bytes as were configured.

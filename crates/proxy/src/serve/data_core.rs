@@ -8,7 +8,6 @@ use std::{
 };
 
 use tokio::sync::{mpsc, watch};
-use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use super::{
@@ -79,7 +78,6 @@ impl Core {
     {
         let read_ahead = Arc::clone(&self.load.read_ahead);
         let context = Rc::new(ServeContext {
-            tls: settings.tls.clone().map(TlsAcceptor::from),
             defence,
             clock,
             load: self.load,

@@ -7,7 +7,6 @@ use std::{
     sync::Arc,
 };
 
-use tokio_rustls::TlsAcceptor;
 use uuid::Builder;
 
 use super::{
@@ -22,7 +21,6 @@ use fairgate_core::random::Random;
 pub(super) struct ServeContext {
     pub(super) settings: ServeSettings,
     pub(super) defence: Arc<Defence>,
-    pub(super) tls: Option<TlsAcceptor>,
     pub(super) clock: Clock,
     pub(super) load: Arc<CoreLoad>,
     /// Memory for bodies of queued requests.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::ClientEvent;
+use super::{ClientEvent, tls::ServingTls};
 use fairgate_base::{account::ByteBudget, events::EventSink};
 use fairgate_call::ResetLimits;
 
@@ -15,8 +15,8 @@ use fairgate_call::ResetLimits;
 pub struct ServeSettings {
     /// Where to listen: 127.0.0.1:6443.
     pub listen: SocketAddr,
-    /// TLS; `None` for plain connections. See [`super::tls::server_config`].
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// TLS; `None` for plain connections.
+    pub tls: Option<ServingTls>,
     /// Client connections in total; further ones wait in the kernel's queue: 16384.
     pub connections: usize,
     /// Connections from one address, or from one IPv6 network of 64 bits; further ones are closed: no limit, since clients

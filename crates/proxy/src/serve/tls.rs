@@ -18,6 +18,7 @@ use rustls::{
     },
     sign::CertifiedKey,
 };
+use tokio_rustls::TlsAcceptor;
 
 /// The server certificate. Clones share it, and it can be replaced at any time.
 #[derive(Clone, Debug)]
@@ -49,15 +50,49 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
-/// Builds the server's side of TLS: at least TLS 1.2, HTTP/2 preferred.
-///
-/// `authorities` are the subjects of the certificate authorities that are announced to clients, which choose a
-/// certificate by them; empty means any.
-///
-/// # Errors
-///
-/// If rustls does not support its own default versions of TLS.
-pub fn server_config(
+/// The server's side of TLS, at least TLS 1.2 with HTTP/2 preferred, as new connections have it. Clones share it.
+#[derive(Clone, Debug)]
+pub struct ServingTls {
+    certificate: ServingCertificate,
+    config: Arc<ArcSwap<ServerConfig>>,
+}
+
+impl ServingTls {
+    /// Shows this certificate. `authorities` are the subjects of the certificate authorities that are announced to clients, which
+    /// choose a certificate by them; empty means any.
+    ///
+    /// # Errors
+    ///
+    /// If rustls does not support its own default versions of TLS.
+    pub fn new(
+        certificate: &ServingCertificate,
+        authorities: Vec<DistinguishedName>,
+    ) -> Result<Self, rustls::Error> {
+        let config = server_config(certificate, authorities)?;
+        Ok(Self {
+            certificate: certificate.clone(),
+            config: Arc::new(ArcSwap::new(config)),
+        })
+    }
+
+    /// Announces these authorities on new connections. Many clients present no certificate whose authority is not among them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn announce(&self, authorities: Vec<DistinguishedName>) -> Result<(), rustls::Error> {
+        let config = server_config(&self.certificate, authorities)?;
+        self.config.store(config);
+        Ok(())
+    }
+
+    /// What accepts a new connection.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.config.load_full())
+    }
+}
+
+fn server_config(
     certificate: &ServingCertificate,
     authorities: Vec<DistinguishedName>,
 ) -> Result<Arc<ServerConfig>, rustls::Error> {

@@ -134,7 +134,7 @@ pub(super) async fn serve<S>(
 }
 
 fn count_handshake_failure(core: &ServeContext) {
-    if core.tls.is_some() {
+    if core.settings.tls.is_some() {
         core.settings.events.send(ClientEvent::HandshakeFailed);
     }
 }
@@ -166,10 +166,10 @@ struct Opened {
 async fn open(core: &ServeContext, stream: TcpStream, from: SocketAddr) -> io::Result<Opened> {
     set_up(&stream)?;
     let stream = tokio::net::TcpStream::from_std(stream)?;
-    let Some(tls) = &core.tls else {
+    let Some(tls) = &core.settings.tls else {
         return open_plain(stream, from).await;
     };
-    let stream = tls.accept(stream).await?;
+    let stream = tls.acceptor().accept(stream).await?;
     let session = stream.get_ref().1;
     let http2 = session.alpn_protocol() == Some(b"h2");
     let peer_tls = PeerTls {
