@@ -188,7 +188,7 @@ keys! {
     "authentication.tokenReview.timeout": "10s" in "1ms" to "1m";
     /// How long results are cached: cacheTTL for accepted, refusalTTL for refused tokens. A revoked token
     /// stays valid for up to cacheTTL. 0s disables the cache.
-    "authentication.tokenReview.cacheTTL": "10s" in "0s" to "2m";
+    "authentication.tokenReview.cacheTTL": "10s" in "0s" to "10s";
     "authentication.tokenReview.refusalTTL": "10s" in "0s" to "2m";
     /// Requests without a credential, as system:anonymous: for exactly these paths, or for all paths with
     /// ["*"]. Allow no more than the upstream does. With mode: standalone, /version is allowed by default.
