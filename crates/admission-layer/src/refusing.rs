@@ -11,7 +11,6 @@ use fairgate_upstream::access_review::Attributes;
 use http::StatusCode;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
-use tower::Service;
 
 use crate::{
     earlier::EarlierError,
@@ -62,16 +61,12 @@ impl AdmissionSide {
     }
 
     /// What happens to a request without a verdict.
-    pub(crate) async fn not_evaluated<S>(
+    pub(crate) async fn not_evaluated(
         &self,
         unevaluated: Unevaluated,
         call: Call,
         evaluation: &Evaluation,
-        mut inner: S,
-    ) -> Result<Reply, Refusal>
-    where
-        S: Service<Call, Response = Reply, Error = Refusal>,
-    {
+    ) -> Result<Reply, Refusal> {
         let until = self.deadline(&call, evaluation.started) + GRACE;
         let may_read = match &unevaluated {
             // Where memory is lacking, nothing is read for that.
@@ -106,11 +101,11 @@ impl AdmissionSide {
         }
         let refused = match unevaluated {
             Unevaluated::Refused(refused) => *refused,
-            Unevaluated::Absent if self.evaluator.guard => {
+            // Forwarded, it would be carried out on an object that was created meanwhile, and that no policy has seen.
+            Unevaluated::Absent => {
                 let authorized = self.authorized(&call, evaluation, until).await;
                 authorized.err().unwrap_or_else(|| evaluation.absent())
             }
-            Unevaluated::Absent => return inner.call(call).await,
             Unevaluated::Inner(refusal) => return Err(refusal),
             Unevaluated::Lacking(lack) => lacking(lack, evaluation),
             Unevaluated::Failed(why) => {

@@ -308,9 +308,7 @@ impl AdmissionSide {
             let mut verdict = match end {
                 Ok(verdict) => verdict,
                 Err(unevaluated) => {
-                    return self
-                        .not_evaluated(unevaluated, call, evaluation, inner)
-                        .await;
+                    return self.not_evaluated(unevaluated, call, evaluation).await;
                 }
             };
             let record = self.recorded(evaluation, Ok(&mut verdict));

@@ -341,7 +341,7 @@ keys! {
     "admission.fidelity": "completed";
     /// Whether writes that were evaluated by the stored object become conditional on it: if it has changed since, it is
     /// read and evaluated again, up to five times. Otherwise somebody else may change it between the evaluation and the write.
-    /// Writes of objects that do not exist are then answered with 404, and those that would create one by PUT with 409.
+    /// A PUT that would create an object is then refused with 409.
     "admission.guard": "false";
     /// How up to date the namespaces and params are by which a write is evaluated. cached: as watches have delivered them, mostly within milliseconds;
     /// a write right after a change may be evaluated by the old ones. consistent: they are read from the upstream for each write that a policy may be

@@ -1,8 +1,9 @@
-//! Guarded writes of objects that do not exist.
+//! Writes of objects that do not exist.
 //!
 //! The API has no condition for that, and forwarded, a write would be carried out on an object that was created meanwhile, and
-//! that no policy has seen. So the gateway answers itself what the server would. Only a server-side apply is forwarded, with a
-//! version that no object has: it creates the object, and is a conflict if there is one.
+//! that no policy has seen. So the gateway answers itself what the server would. A PUT was evaluated as a creation: it is forwarded
+//! without the guard. Only a server-side apply is forwarded with the guard, too, with a version that no object has: it creates the object,
+//! and is a conflict if there is one.
 
 use crate::{
     evaluate::Evaluation,
@@ -11,7 +12,7 @@ use crate::{
 };
 
 impl Evaluation {
-    /// The response to a guarded write of an object that does not exist.
+    /// The response to a write of an object that does not exist.
     pub(crate) fn absent(&self) -> RefusedRequest {
         let facts = &self.plan.facts;
         let error = if object_errors::creates_by_put(facts) {

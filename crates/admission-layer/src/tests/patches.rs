@@ -286,7 +286,12 @@ fn patches_are_applied_to_the_stored_object() {
         let got = world
             .json("PATCH", &absent, &json!({"spec": {"replicas": 4}}))
             .await;
-        assert_eq!(got.code, 200, "the upstream says that it does not exist");
+        assert_eq!(got.code, 404);
+        let absent = |sent: &Sent| sent.target.contains("/absent");
+        assert!(
+            !world.sent().iter().any(absent),
+            "it might change an object that is created meanwhile"
+        );
     });
 }
 
