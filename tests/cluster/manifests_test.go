@@ -21,9 +21,56 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// appliedManifests are the files that operators apply, of all modes.
-var appliedManifests = []string{
-	"deployment.yaml", "network-policy.yaml", "metrics-reader.yaml", "sidecar/rbac.yaml", "overlay/rbac.yaml", "overlay/volume.yaml", "eviction/rbac.yaml", "admission/rbac.yaml", "fleet/rbac.yaml",
+// otherwiseApplied are the shipped files that are not applied with the others, and the tests that a server sees them in.
+var otherwiseApplied = map[string]string{
+	"sidecar/pod.yaml":                      "TestAServerAcceptsThePodOfTheSidecar",
+	"sidecar/kube-apiserver+strategic.yaml": "TestThePatchOfKubeApiserverChangesTheHostOfItsProbes",
+	"overlay/deployment+strategic.yaml":     "TestTheShippedManifestsApplyAllAtOnce",
+	"eviction/mistakes.yaml":                "TestAServerAcceptsTheMistakesOfBudgetsThatAreNotInvalid",
+}
+
+// shippedFiles are all files below a directory, as paths in it, that describe objects of Kubernetes.
+func shippedFiles(directory string) (files []string, err error) {
+	err = filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
+		// The cases of `fairgate policy test` are no objects.
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || entry.Name() == "cases.yaml" {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		objects, err := readManifest(content)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		// A configuration is fairgate's alone.
+		if len(objects) == 0 || objects[0].GetAPIVersion() == "fairgate.dev/v1alpha1" {
+			return nil
+		}
+		name, err := filepath.Rel(directory, path)
+		files = append(files, name)
+		return err
+	})
+	return files, err
+}
+
+// appliedManifests are the files that operators apply, of all modes, the namespace first.
+func appliedManifests(t *testing.T) []string {
+	t.Helper()
+	applied := []string{"deployment.yaml"}
+	shipped := must[[]string](t)(shippedFiles(manifests))
+	for _, file := range shipped {
+		if _, otherwise := otherwiseApplied[file]; !otherwise && file != applied[0] {
+			applied = append(applied, file)
+		}
+	}
+	for file := range otherwiseApplied {
+		if !slices.Contains(shipped, file) {
+			t.Errorf("%s is not shipped any more", file)
+		}
+	}
+	return applied
 }
 
 // shippedRoles are all roles of these files.
@@ -50,9 +97,10 @@ func readManifest(content []byte) (objects []unstructured.Unstructured, err erro
 // The manifests of all modes can be applied to one cluster, in any order: no object of one takes the place of another one's.
 func TestTheShippedManifestsApplyAllAtOnce(t *testing.T) {
 	ctx := inTime(t, 5*time.Minute)
+	applied := appliedManifests(t)
 	of := map[string]string{}
 	contents := map[string]string{}
-	for _, file := range appliedManifests {
+	for _, file := range applied {
 		content := must[[]byte](t)(os.ReadFile(filepath.Join(manifests, file)))
 		contents[file] = string(content)
 		for _, object := range must[[]unstructured.Unstructured](t)(readManifest(content)) {
@@ -63,9 +111,9 @@ func TestTheShippedManifestsApplyAllAtOnce(t *testing.T) {
 			of[id] = file
 		}
 	}
-	reversed := slices.Clone(appliedManifests[1:])
+	reversed := slices.Clone(applied[1:])
 	slices.Reverse(reversed)
-	for _, file := range append(append(slices.Clone(appliedManifests), "deployment.yaml"), reversed...) {
+	for _, file := range append(append(slices.Clone(applied), "deployment.yaml"), reversed...) {
 		kubectl(t, shared.Direct, shared.admin, contents[file], "apply", "-f", "-")
 	}
 	for _, shipped := range shippedRoles {
@@ -94,6 +142,21 @@ func TestTheShippedManifestsApplyAllAtOnce(t *testing.T) {
 	volume := deployment.Spec.Template.Spec.Volumes[slices.IndexFunc(deployment.Spec.Template.Spec.Volumes, func(one corev1.Volume) bool { return one.Name == "state" })]
 	if *deployment.Spec.Replicas != 1 || volume.PersistentVolumeClaim == nil || volume.EmptyDir != nil {
 		t.Errorf("%d replicas with the volume %+v", *deployment.Spec.Replicas, volume)
+	}
+}
+
+// A server accepts all policies that are shipped as examples, and the objects that go with them.
+func TestAServerAcceptsTheShippedPolicies(t *testing.T) {
+	kubectl(t, shared.Direct, shared.admin, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`, "apply", "-f", "-")
+	for _, directory := range []string{"../../config/policies", "../../config/admission"} {
+		files := must[[]string](t)(shippedFiles(directory))
+		if len(files) == 0 {
+			t.Errorf("%s has no objects", directory)
+		}
+		for _, file := range files {
+			content := must[[]byte](t)(os.ReadFile(filepath.Join(directory, file)))
+			kubectl(t, shared.Direct, shared.admin, string(content), "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+		}
 	}
 }
 
