@@ -111,7 +111,9 @@ impl DocumentSet {
 
     /// The objects of all documents; errors are among the findings of the result.
     pub fn objects(&self) -> ObjectSet {
+        let has_unread = self.findings.iter().any(Finding::is_error);
         ObjectSet::of(self.documents.iter().map(|document| &**document))
+            .with_unread_documents(has_unread)
     }
 }
 

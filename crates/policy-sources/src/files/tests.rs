@@ -6,7 +6,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use fairgate_core::time::Time;
+use fairgate_core::{
+    apf::policy::{Policy, PolicySettings, Semantics},
+    time::Time,
+};
 use serde_json::json;
 
 use super::*;
@@ -64,6 +67,33 @@ async fn a_known_revision_is_not_yielded_again() {
     let set = files.next().await;
     assert_documents(&set, [("a.yaml", json!(2))]);
     assert_ne!(set.revision, known);
+}
+
+#[test]
+fn a_level_that_may_be_in_a_file_with_errors_is_not_said_to_be_missing() {
+    let scratch = Scratch::new("missing-level");
+    let schema = json!({
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema", "metadata": {"name": "it"},
+        "spec": {"matchingPrecedence": 300, "priorityLevelConfiguration": {"name": "mine"}},
+    });
+    scratch.write("schema.json", &schema.to_string());
+    let warnings = || {
+        let settings = PolicySettings {
+            total_seats: 600,
+            semantics: Semantics::Improved,
+            hash_key: [0; 16],
+            tenant_weight: PolicySettings::DEFAULT_TENANT_WEIGHT,
+        };
+        let compiled = Policy::compile(&load(&scratch.0).objects(), &settings).unwrap();
+        let missing = |finding: &Finding| finding.message.contains("does not exist");
+        compiled.findings.into_iter().filter(missing).count()
+    };
+    assert_eq!(warnings(), 1);
+    scratch.write(
+        "level.yaml",
+        "kind: PriorityLevelConfiguration\nmetadata: {name: mine",
+    );
+    assert_eq!(warnings(), 0);
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct ObjectSet {
     priority_levels: Vec<Arc<Located<PriorityLevelConfiguration>>>,
     findings: Vec<Finding>,
     bootstrap: Bootstrap,
+    /// Whether there are documents that could not be read.
+    has_unread_documents: bool,
     /// Kind and name to the origin of the object that has them.
     seen: HashMap<(&'static str, Arc<str>), Arc<str>>,
 }
@@ -117,6 +119,18 @@ impl ObjectSet {
     pub fn with_bootstrap(mut self, bootstrap: Bootstrap) -> Self {
         self.bootstrap = bootstrap;
         self
+    }
+
+    /// The same objects, of a source that also has documents that could not be read, or has none: what is missing may be in them.
+    #[must_use]
+    pub fn with_unread_documents(mut self, has_some: bool) -> Self {
+        self.has_unread_documents = has_some;
+        self
+    }
+
+    /// Whether there are documents that could not be read.
+    pub(in crate::apf) fn has_unread_documents(&self) -> bool {
+        self.has_unread_documents
     }
 
     /// The schemas as given, with defaults.

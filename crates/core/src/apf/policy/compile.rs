@@ -74,9 +74,16 @@ impl Policy {
         findings.extend(left_out);
         let levels = compile_levels(&priority_levels);
         let specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec.clone()).collect();
+        let unusable = UnusableLevels::of(&findings, objects.has_unread_documents());
         let mut dangling = Vec::new();
-        let candidates =
-            in_matching_order(flow_schemas, &specs, &known, &mut dangling, &mut findings);
+        let candidates = in_matching_order(
+            flow_schemas,
+            &specs,
+            &known,
+            &unusable,
+            &mut dangling,
+            &mut findings,
+        );
         if findings.iter().any(Finding::is_error) {
             return Err(findings);
         }
@@ -218,13 +225,13 @@ fn in_matching_order(
     given: Vec<Arc<Located<CompactFlowSchema>>>,
     levels: &[LevelSpec],
     known: &KnownSchemas<'_>,
+    unusable: &UnusableLevels,
     dangling: &mut Vec<Arc<str>>,
     findings: &mut Vec<Finding>,
 ) -> Vec<SchemaCandidate> {
     let mut candidates = Vec::with_capacity(given.len() + 2);
-    let invalid = invalid_levels(findings);
     for located in given {
-        let has_level = invalid.contains(&*located.object.level);
+        let has_level = unusable.may_have(&located.object.level);
         match compile_schema(located, levels, known) {
             Ok(candidate) => candidates.push(candidate),
             Err(missing) => {
@@ -254,11 +261,34 @@ fn in_matching_order(
         .collect()
 }
 
-/// The names of the levels that have errors, also one in the kind, and are not in the set for that.
-fn invalid_levels(findings: &[Finding]) -> HashSet<String> {
-    let of_levels =
-        (findings.iter()).filter(|finding| finding.is_error() && finding.kind != FLOW_SCHEMA);
-    of_levels.map(|finding| finding.name.clone()).collect()
+/// The levels that are not in the set because they have errors, also one in the kind or the name.
+struct UnusableLevels {
+    /// Their names, as [`Self::like`] has them.
+    names: HashSet<String>,
+    /// Whether there may be others, whose names are not known.
+    may_be_any: bool,
+}
+
+impl UnusableLevels {
+    fn of(findings: &[Finding], has_unread_documents: bool) -> Self {
+        let of_levels =
+            (findings.iter()).filter(|finding| finding.is_error() && finding.kind != FLOW_SCHEMA);
+        let names: HashSet<String> = of_levels.map(|finding| Self::like(&finding.name)).collect();
+        Self {
+            may_be_any: has_unread_documents || names.contains(""),
+            names,
+        }
+    }
+
+    /// Whether a level of this name may be one of them.
+    fn may_have(&self, name: &str) -> bool {
+        self.may_be_any || self.names.contains(&Self::like(name))
+    }
+
+    /// A name without the mistakes that are hard to see.
+    fn like(name: &str) -> String {
+        name.trim().to_lowercase()
+    }
 }
 
 fn mandatory_candidate(

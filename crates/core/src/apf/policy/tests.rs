@@ -201,6 +201,43 @@ fn a_level_with_errors_is_not_said_to_be_missing() {
 }
 
 #[test]
+fn a_level_that_may_be_the_one_with_errors_is_not_said_to_be_missing() {
+    let of_name = |name: Value| {
+        let mut level = level("mine", json!({}));
+        level["metadata"] = name;
+        level
+    };
+    for document in [
+        of_name(json!({"name": "Mine"})),
+        of_name(json!({"name": "mine "})),
+        of_name(json!({"name": ["mine"]})),
+        of_name(json!("mine")),
+        of_name(json!({})),
+        json!("kind: PriorityLevelConfiguration"),
+    ] {
+        let documents = [document, schema("it", 300, "mine", user("a"))];
+        let findings = Policy::compile(&read(documents), &settings(600)).unwrap_err();
+        assert!(findings.iter().all(Finding::is_error), "{findings:#?}");
+    }
+    let other = of_name(json!({"name": "Other"}));
+    let documents = [other, schema("it", 300, "mine", user("a"))];
+    let findings = Policy::compile(&read(documents), &settings(600)).unwrap_err();
+    assert_eq!(findings.iter().filter(|one| !one.is_error()).count(), 1);
+}
+
+#[test]
+fn no_level_is_said_to_be_missing_while_a_document_cannot_be_read() {
+    let objects = read([schema("it", 300, "mine", user("a"))]);
+    let warned = |objects: &ObjectSet| {
+        let compiled = Policy::compile(objects, &settings(600)).unwrap();
+        assert_eq!(compiled.dangling, ["it".into()]);
+        warnings(&compiled).len()
+    };
+    assert_eq!(warned(&objects), 1);
+    assert_eq!(warned(&objects.with_unread_documents(true)), 0);
+}
+
+#[test]
 fn a_schema_without_its_level_is_left_out_and_reported() {
     let compiled = compile([schema("it", 300, "missing", user("a"))]);
     assert_eq!(compiled.policy.schema_by_name("it"), None);
