@@ -130,6 +130,14 @@ const STATUS: Shape = Object(&[(
 
 const TOP: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
+/// The kinds that are read, besides `List`.
+const KINDS: [&str; 4] = [
+    "FlowSchema",
+    "PriorityLevelConfiguration",
+    "FlowSchemaList",
+    "PriorityLevelConfigurationList",
+];
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Version {
     V1,
@@ -207,8 +215,7 @@ fn read(
             return;
         }
     };
-    let items = value.remove("items").unwrap_or(Value::Null);
-    read_items(set, origin, kind, items, items_of, depth);
+    read_items(set, origin, kind, value.remove("items"), items_of, depth);
 }
 
 /// `items_of` is the kind and version that a list of `kind` implies for its items.
@@ -216,31 +223,33 @@ fn read_items(
     set: &mut ParsedDocument,
     origin: &str,
     kind: &str,
-    items: Value,
+    items: Option<Value>,
     items_of: Option<(&'static str, Version)>,
     depth: u32,
 ) {
-    let problem = match items {
-        Value::Null => return,
-        Value::Array(items) if depth > 0 => {
+    let (severity, problem) = match items {
+        // An empty list of a server.
+        Some(Value::Null) => return,
+        Some(Value::Array(items)) if depth > 0 => {
             for (i, item) in items.into_iter().enumerate() {
                 let origin = format!("{origin}, items[{i}]");
                 read(set, &origin, item, items_of, depth - 1);
             }
             return;
         }
-        Value::Array(_) => "is nested too deeply".to_owned(),
-        other => format!("is {} where a list is expected", describe(&other)),
+        Some(Value::Array(_)) => (Severity::Error, "is nested too deeply".to_owned()),
+        Some(other) => {
+            let problem = format!("is {} where a list is expected", describe(&other));
+            (Severity::Error, problem)
+        }
+        None => (
+            Severity::Warning,
+            "is missing, so the list holds no object".to_owned(),
+        ),
     };
     let remedy = "list the objects in it";
     set.push_finding(finding(
-        Severity::Error,
-        origin,
-        kind,
-        "",
-        "items",
-        &problem,
-        remedy,
+        severity, origin, kind, "", "items", &problem, remedy,
     ));
 }
 
@@ -270,7 +279,11 @@ fn recognise(kind: &str, version: &str) -> Result<(&'static str, Version), Unkno
         return Err((
             "apiVersion",
             format!("{version:?} is not a version of {GROUP}"),
-            "remove the object; only FlowSchema and PriorityLevelConfiguration belong here",
+            if KINDS.contains(&kind) {
+                "write flowcontrol.apiserver.k8s.io/v1"
+            } else {
+                "remove the object; only FlowSchema and PriorityLevelConfiguration belong here"
+            },
         ));
     };
     let number = match number {
@@ -284,13 +297,7 @@ fn recognise(kind: &str, version: &str) -> Result<(&'static str, Version), Unkno
             ));
         }
     };
-    let known = [
-        "FlowSchema",
-        "PriorityLevelConfiguration",
-        "FlowSchemaList",
-        "PriorityLevelConfigurationList",
-    ];
-    match known.into_iter().find(|&known| known == kind) {
+    match KINDS.into_iter().find(|&known| known == kind) {
         Some(kind) => Ok((kind, number)),
         None => Err((
             "kind",

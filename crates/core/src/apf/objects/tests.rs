@@ -226,6 +226,35 @@ fn foreign_objects_are_reported_and_refused() {
 }
 
 #[test]
+fn a_wrong_group_of_a_kind_that_belongs_here_is_told_with_the_right_one() {
+    let mut it = schema("flowcontrol/v1", "it");
+    it["kind"] = json!("FlowSchema");
+    assert_eq!(
+        reported(&read([it])),
+        [
+            "error: f.yaml, document 1: FlowSchema \"it\": apiVersion: \"flowcontrol/v1\" is not a version of \
+             flowcontrol.apiserver.k8s.io; write flowcontrol.apiserver.k8s.io/v1"
+        ]
+    );
+}
+
+#[test]
+fn a_list_without_items_is_told_and_an_empty_one_is_not() {
+    let list = |key: &str, items: Value| json!({ "apiVersion": "v1", "kind": "List", key: items });
+    let set = read([
+        list("item", json!([schema(V1, "it")])),
+        list("items", json!([])),
+        list("items", Value::Null),
+    ]);
+    assert_eq!(
+        reported(&set),
+        [
+            "warning: f.yaml, document 1: List: items: is missing, so the list holds no object; list the objects in it"
+        ]
+    );
+}
+
+#[test]
 fn every_wrong_type_and_unknown_field_is_reported_by_its_path() {
     let mut it = schema(V1, "it");
     it["metadata"]["annotations"] = json!({ "a": 5 });
