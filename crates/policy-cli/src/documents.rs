@@ -154,8 +154,7 @@ pub(super) fn read_documents(
 }
 
 fn located(file: &str, text: io::Result<Vec<u8>>) -> Result<Vec<FileObject>, Box<Finding>> {
-    let unreadable = |message: String| {
-        let remedy = "correct it or leave it out";
+    let unreadable = |message: String, remedy: &str| {
         Box::new(Finding::without_object(
             Severity::Error,
             file,
@@ -163,9 +162,11 @@ fn located(file: &str, text: io::Result<Vec<u8>>) -> Result<Vec<FileObject>, Box
             remedy,
         ))
     };
-    let text = text.map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+    let check_path = "check the path and its permissions";
+    let text = text.map_err(|error| unreadable(format!("cannot be read: {error}"), check_path))?;
+    let correct = "correct it or leave it out";
     let documents =
-        yaml::located_documents(&text).map_err(|error| unreadable(error.to_string()))?;
+        yaml::located_documents(&text).map_err(|error| unreadable(error.to_string(), correct))?;
     let objects = documents.into_iter().map(|mut document| FileObject {
         file: file.to_owned(),
         value: document.value.take(),

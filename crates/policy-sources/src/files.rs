@@ -47,6 +47,12 @@ const SETTLE_SHORTER: Duration = Duration::from_secs(2);
 /// The number of readings after which files that keep changing are used as they are.
 const MAX_READINGS: usize = 20;
 
+/// What to do about a file that cannot be read.
+const CHECK_PATH: &str = "check the path and its permissions";
+
+/// What to do about a file with another text than YAML or JSON.
+const CORRECT_TEXT: &str = "correct it or leave it out";
+
 /// Follows the policy objects in a directory.
 // Certificates are followed by another loop (`followed_files` of the gateway): it waits a whole second for files that belong together, passes
 // on none that it could not read, and never uses files that keep changing.
@@ -363,12 +369,17 @@ impl Snapshot {
         let mut all = RawDocuments::default();
         for (name, contents) in self.files {
             let documents = contents
-                .map_err(|error| format!("cannot be read: {error}"))
-                .and_then(|text| yaml::documents(&text).map_err(|error| error.to_string()));
+                .map_err(|error| (format!("cannot be read: {error}"), CHECK_PATH))
+                .and_then(|text| {
+                    yaml::documents(&text).map_err(|error| (error.to_string(), CORRECT_TEXT))
+                });
             match documents {
                 Ok(values) if values.is_empty() => all.findings.push(empty(name)),
                 Ok(values) => all.documents.extend(with_origins(&name, values)),
-                Err(problem) => all.findings.push(unreadable(name, problem)),
+                Err((problem, remedy)) => {
+                    let finding = Finding::without_object(Severity::Error, name, problem, remedy);
+                    all.findings.push(finding);
+                }
             }
         }
         all
@@ -394,15 +405,6 @@ fn empty(origin: String) -> Finding {
         origin,
         "holds no object",
         "write what belongs into it, or remove it",
-    )
-}
-
-fn unreadable(origin: String, message: String) -> Finding {
-    Finding::without_object(
-        Severity::Error,
-        origin,
-        message,
-        "correct it or leave it out",
     )
 }
 

@@ -97,6 +97,20 @@ fn a_level_that_may_be_in_a_file_with_errors_is_not_said_to_be_missing() {
 }
 
 #[test]
+fn of_a_file_that_cannot_be_read_the_path_is_to_be_checked_and_not_the_text() {
+    let scratch = Scratch::new("remedies");
+    let remedies = |name: &str| {
+        let findings = load(&scratch.0.join(name)).findings;
+        findings.into_iter().map(|finding| finding.remedy)
+    };
+    let absent: Vec<String> = remedies("absent.yaml").collect();
+    assert_eq!(absent, ["check the path and its permissions"]);
+    scratch.write("broken.yaml", "a: [");
+    let broken: Vec<String> = remedies("broken.yaml").collect();
+    assert_eq!(broken, ["correct it or leave it out"]);
+}
+
+#[test]
 fn files_are_read_in_order_and_other_ones_are_not() {
     let scratch = Scratch::new("order");
     scratch.write("b.yml", "2");
