@@ -285,7 +285,7 @@ fn a_hash_key_without_quotes_is_told_to_be_quoted_and_not_shown() {
         &scratch,
         "flowControl:\n  hashKey: 12345678901234567890123456789012\n",
         &[
-            "error: f.yaml: document 1: flowControl.hashKey: a whole number of more than 64 bits; put it in quotes if it is text at line 4 column 12; correct the syntax",
+            "error: f.yaml: document 1: flowControl.hashKey: a whole number of more than 64 bits (text needs quotes) at line 4 column 12; correct the syntax",
         ],
     );
 }

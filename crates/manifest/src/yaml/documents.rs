@@ -28,13 +28,25 @@ pub fn documents(text: &[u8]) -> Result<Vec<Value>, YamlError> {
             .deserialize(document)
             .map_err(|error| YamlError::Syntax {
                 document: index + 1,
-                message: error.to_string(),
+                message: said(&error, text),
             })?;
         if !value.is_null() {
             documents.push(value);
         }
     }
     Ok(documents)
+}
+
+/// What the parser says about a text. That a tab cannot start a token does not tell everybody what to do.
+pub(super) fn said(error: &serde_yaml::Error, text: &str) -> String {
+    let at = error.location().map(|location| location.index());
+    let is_tab = at.is_some_and(|at| text.as_bytes().get(at) == Some(&b'\t'));
+    let hint = if is_tab {
+        " (indent with spaces: YAML allows no tabs)"
+    } else {
+        ""
+    };
+    format!("{error}{hint}")
 }
 
 /// `text` as one JSON value, as `kubectl -o json` prints it; `None` if it is anything else. This is much faster than
@@ -54,7 +66,7 @@ fn json(text: &str) -> Option<Value> {
     Some(value)
 }
 
-const TOO_LONG_NUMBER: &str = "a whole number of more than 64 bits; put it in quotes if it is text";
+const TOO_LONG_NUMBER: &str = "a whole number of more than 64 bits (text needs quotes)";
 
 /// Builds one value. A repeated key is an error.
 #[derive(Clone, Copy)]
@@ -211,7 +223,7 @@ mod tests {
         ] {
             let error = documents(text.as_bytes()).unwrap_err().to_string();
             assert!(
-                error.contains("put it in quotes") && error.contains("line 1"),
+                error.contains("text needs quotes") && error.contains("line 1"),
                 "{error}"
             );
             assert!(!error.contains("12345"), "{error}");
@@ -223,6 +235,19 @@ mod tests {
         let error = documents(b"a: 1\n---\nb: [1\n").unwrap_err().to_string();
         assert!(error.starts_with("document 2: "), "{error}");
         assert!(error.contains("line"), "{error}");
+    }
+
+    #[test]
+    fn a_tab_that_indents_is_called_that() {
+        for text in ["a:\n\tb: 1\n", "a: b\n\tc: 1\n", "- a\n-\tb: 1\n\tc: 2\n"] {
+            let error = documents(text.as_bytes()).unwrap_err().to_string();
+            assert!(
+                error.ends_with(" (indent with spaces: YAML allows no tabs)"),
+                "{error}"
+            );
+        }
+        let error = documents(b"a: @b\n").unwrap_err().to_string();
+        assert!(!error.contains("tabs"), "{error}");
     }
 
     #[test]

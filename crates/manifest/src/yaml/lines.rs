@@ -8,7 +8,7 @@ use std::{
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{ExpansionBudget, YamlError, check_depth, checked, documents};
+use super::{ExpansionBudget, YamlError, check_depth, checked, documents, documents::said};
 use serde_json::Value;
 
 /// A document with the lines of its keys.
@@ -94,7 +94,7 @@ fn lines_of_all(text: &[u8], count: usize) -> Result<Vec<BTreeMap<String, usize>
         let outcome = visitor.deserialize(document);
         let first = outcome.map_err(|error| YamlError::Syntax {
             document: index + 1,
-            message: error.to_string(),
+            message: said(&error, text),
         })?;
         if visitor.is_empty.get() {
             continue;
