@@ -72,6 +72,12 @@ pub(super) fn misspelt_names(groups: &[&str], resources: &[&str]) -> Vec<Misspel
         let remedy = format!("write {:?}, without a version", without_version(group));
         push(GROUPS, message, remedy);
     }
+    for group in groups.iter().filter(|group| !group.contains('/')) {
+        if let Some(remedy) = group_remedy(group) {
+            let message = format!("Kubernetes has no group {group:?}: it matches nothing");
+            push(GROUPS, message, remedy);
+        }
+    }
     // So that a group with a version is one mistake.
     let groups: Vec<&str> = groups.iter().map(|group| without_version(group)).collect();
     for name in resources {
@@ -80,6 +86,31 @@ pub(super) fn misspelt_names(groups: &[&str], resources: &[&str]) -> Vec<Misspel
         }
     }
     found
+}
+
+/// What to write in the place of a group that no server has.
+fn group_remedy(group: &str) -> Option<String> {
+    if ["", "*", EXTENSIONS].contains(&group) || is_of_kubernetes(group) {
+        return None;
+    }
+    let known = built_in_resources().iter().map(|one| one.group);
+    let mut known = known.filter(|known| !known.is_empty());
+    let has_dot = group.contains('.');
+    let is_meant = |known: &&str| {
+        let is_beginning = !has_dot && known.split('.').next() == Some(group);
+        known.eq_ignore_ascii_case(group) || is_beginning || differs_by_one(known, group)
+    };
+    match known.find(is_meant) {
+        Some(meant) => Some(format!("write {meant:?}")),
+        // One of custom resources.
+        None if has_dot => None,
+        None if ["core", "v1"].contains(&group) => {
+            Some("write \"\", the group of apiVersion: v1".to_owned())
+        }
+        None => {
+            Some("write what apiVersion has before the slash, or \"\" if it has none".to_owned())
+        }
+    }
 }
 
 fn without_version(group: &str) -> &str {
@@ -224,6 +255,32 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert_eq!(misspelt_names(&["apps/v1"], &["deployments"]).len(), 1);
+    }
+
+    #[test]
+    fn groups_that_no_server_has_are_told() {
+        for (group, remedy) in [
+            ("core", "write \"\", the group of apiVersion: v1"),
+            ("v1", "write \"\", the group of apiVersion: v1"),
+            ("app", "write \"apps\""),
+            ("Apps", "write \"apps\""),
+            ("networking", "write \"networking.k8s.io\""),
+            (
+                "rbac.authorisation.k8s.io",
+                "write \"rbac.authorization.k8s.io\"",
+            ),
+            (
+                "deployments",
+                "write what apiVersion has before the slash, or \"\" if it has none",
+            ),
+        ] {
+            let found = misspelt_names(&[group], &["*"]);
+            let told: Vec<_> = found.iter().map(|one| (one.list, &*one.remedy)).collect();
+            assert_eq!(told, [("apiGroups", remedy)], "{group}");
+        }
+        for group in ["", "*", "apps", "example.com", "gateway.networking.k8s.io"] {
+            assert_eq!(misspelt_names(&[group], &["*"]), [], "{group}");
+        }
     }
 
     #[test]
