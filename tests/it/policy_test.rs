@@ -366,6 +366,36 @@ fn all_mistakes_of_all_files_are_reported_at_once_with_their_lines() {
     }
 }
 
+#[test]
+fn an_object_that_a_case_does_not_find_is_named_once_beside_those_that_there_are() {
+    let policy = policy("p", PODS, "true");
+    let objects = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n";
+    let cases = "cases:\n- name: one\n  object: {file: pods.txt, kind: Pod, name: wob}\n  expect: allowed\n\
+                 - name: two\n  object: absent.txt\n  expect: allowed\n";
+    let files = [
+        ("policy.yaml", &*policy),
+        ("pods.txt", objects),
+        ("cases.txt", cases),
+    ];
+    let files = Files::new(&files);
+    let (code, _, err) = policy_test(&files.0, &["-f", ".", "--cases", "cases.txt"]);
+    let lines: Vec<&str> = err.lines().collect();
+    let found = "error: cases.txt, line 3: cases[0].object: pods.txt has no object with kind \"Pod\", name \"wob\"; \
+                 name one that it has: Pod shop/web";
+    assert_eq!((code, lines.len()), (2, 3), "{err}");
+    assert_eq!(lines[0], found);
+    let unread = "error: absent.txt: cannot be read: ";
+    assert!(lines[1].starts_with(unread), "{err}");
+    assert!(
+        lines[1].ends_with("; check the path and its permissions"),
+        "{err}"
+    );
+    assert_eq!(
+        lines[2],
+        "nothing was evaluated: correct the 2 errors above first"
+    );
+}
+
 /// Constraints to Pods.
 const PODS: &str = "{resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}";
 

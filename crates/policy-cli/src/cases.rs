@@ -154,8 +154,11 @@ impl CommonFields {
         self.read_common(&mut fields);
         self.read_request(&mut fields);
         let labels = fields.text_map("namespaceLabels");
+        let before = fields.parts().1.len();
         let object = objects(&mut fields, "object");
         let old_object = objects(&mut fields, "oldObject");
+        // That is why there is none then.
+        let is_told = fields.parts().1.len() > before;
         let expected = ExpectedResult::read(&mut fields);
         let [object, old_object] =
             [("object", object), ("oldObject", old_object)].map(|(key, of)| {
@@ -167,7 +170,7 @@ impl CommonFields {
                 }
                 of.pop()
             });
-        if object.is_none() && old_object.is_none() {
+        if object.is_none() && old_object.is_none() && !is_told {
             fields.error("object", "it is missing", "give the object of the request");
         }
         let (_, findings) = fields.parts();
@@ -367,6 +370,7 @@ fn add_objects(
         found.push(object);
         return;
     };
+    let before = findings.len();
     let read = documents::read(&[beside(document, file)], &mut std::io::empty(), findings);
     let is_meant = |object: &FileObject| {
         let is = |key: &str, own: &str| value[key].as_str().is_none_or(|wanted| wanted == own);
@@ -374,13 +378,45 @@ fn add_objects(
             && is("name", object.name())
             && is("namespace", object.namespace())
     };
+    if read.is_empty() && findings.len() > before {
+        return;
+    }
+    let others: Vec<String> = read.iter().map(|object| named(&object.value)).collect();
     let before = found.len();
     found.extend(read.into_iter().filter(is_meant));
     if found.len() == before {
-        let object = document.part(path, Value::Null);
-        let remedy = "check the path, which begins beside the file of cases";
-        findings.push(object.error("", format!("{file} has no such object"), remedy));
+        let (message, remedy) = match others.as_slice() {
+            [] => (
+                format!("{file} has no object"),
+                "name a file with objects".to_owned(),
+            ),
+            others => (
+                format!("{file} has no {}", wanted(value)),
+                format!("name one that it has: {}", others.join(", ")),
+            ),
+        };
+        let origin = document.origin(path);
+        let finding = Finding::without_object(Severity::Error, origin, message, remedy);
+        findings.push(finding.in_field(path));
     }
+}
+
+/// An object as `Deployment shop/web`.
+fn named(object: &Value) -> String {
+    let metadata = &object["metadata"];
+    let texts = [&object["kind"], &metadata["namespace"], &metadata["name"]];
+    let [kind, namespace, name] = texts.map(|text| text.as_str().unwrap_or_default());
+    let separator = if namespace.is_empty() { "" } else { "/" };
+    format!("{kind} {namespace}{separator}{name}")
+}
+
+/// What `{file, kind, namespace, name}` asks for.
+fn wanted(reference: &Value) -> String {
+    let asked = ["kind", "namespace", "name"].iter().filter_map(|key| {
+        let text = reference[*key].as_str()?;
+        Some(format!("{key} {text:?}"))
+    });
+    format!("object with {}", asked.collect::<Vec<_>>().join(", "))
 }
 
 /// A path beside a file.

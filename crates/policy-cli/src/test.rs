@@ -161,11 +161,11 @@ pub(super) fn run(args: &TestArgs, streams: &mut CommandStreams<'_>) -> io::Resu
         text::write_finding(streams.err, finding)?;
     }
     let Some(mut report) = report else {
-        let errors = findings.iter().filter(|finding| finding.is_error()).count();
-        writeln!(
-            streams.err,
-            "nothing was evaluated: correct {errors} of the above first"
-        )?;
+        let what = match findings.iter().filter(|finding| finding.is_error()).count() {
+            1 => "the error above".to_owned(),
+            errors => format!("the {errors} errors above"),
+        };
+        writeln!(streams.err, "nothing was evaluated: correct {what} first")?;
         return Ok(CommandOutcome::Unusable);
     };
     report.findings = findings;
