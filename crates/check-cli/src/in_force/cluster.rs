@@ -13,7 +13,11 @@ use kube::{
 use rustls::pki_types::CertificateDer;
 use tower::{BoxError, Layer as _, util::MapErr};
 
-use super::{NotRead, ServerUrl, kubeconfig, one_line, run};
+use super::{
+    NotRead, ServerUrl,
+    connecting::{BY_KUBECONFIG, in_words},
+    kubeconfig, one_line, run,
+};
 use fairgate_base::clock::Clock;
 use fairgate_policy_sources::{
     DocumentSet,
@@ -107,7 +111,7 @@ fn not_listed(url: &ServerUrl, error: &PolicyListError) -> NotRead {
         kube::Error::Service(error) => {
             let reason = fairgate_upstream::client::with_causes(&**error);
             let remedy = "see whether the server of this context is reachable from here";
-            NotRead::new(asked, reason, remedy)
+            NotRead::new(asked, in_words(&reason, &BY_KUBECONFIG), remedy)
         }
         // Their texts may quote the response.
         _ => NotRead::new(

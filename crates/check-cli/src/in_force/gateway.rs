@@ -5,7 +5,11 @@ use std::{fs, path::PathBuf, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION, uri::PathAndQuery};
 
-use super::{NotRead, ServerUrl, certificates, run, status_message};
+use super::{
+    NotRead, ServerUrl, certificates,
+    connecting::{BY_ARGUMENTS, in_words},
+    run, status_message,
+};
 use fairgate_policy_sources::policy_in_force::{PATH, PolicyInForce};
 use fairgate_upstream::client::{ApiClient, ConnectionReuse};
 
@@ -57,7 +61,7 @@ pub(crate) fn read(url: &str, args: &ServerArgs) -> Result<(PolicyInForce, Strin
         let answer = client.get(path, "application/json", MAX_BYTES).await;
         let (status, body) = answer.map_err(|error| {
             let remedy = "see whether a gateway listens there: admin.address of its configuration";
-            NotRead::new(&asked, error.to_string(), remedy)
+            NotRead::new(&asked, in_words(&error.to_string(), &BY_ARGUMENTS), remedy)
         })?;
         policy_of(&asked, status, &body)
     })?;

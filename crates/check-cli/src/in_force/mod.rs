@@ -4,6 +4,7 @@
 //! shows a credential, nor anything that a server or plugin sent except the message of a `Status`.
 
 mod cluster;
+mod connecting;
 mod gateway;
 mod kubeconfig;
 mod store;
