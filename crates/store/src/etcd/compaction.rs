@@ -9,7 +9,7 @@
 //! This drops the history of the whole cluster, so it is off by default.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -48,13 +48,17 @@ impl Turn {
         }
     }
 
-    /// Compacts if the interval has passed and this replica wins.
+    /// Compacts if the interval has passed and this replica wins. The mirror need not have been loaded.
     pub(super) async fn take(&self, shared: &Shared, now: Time) -> Result<(), StoreError> {
         let began = *lock(&self.began);
         if began.is_some_and(|began| now.since(began) < self.interval) {
             return Ok(());
         }
         shared.check_usable()?;
+        // The keys may belong to somebody else until they are claimed.
+        if shared.fence.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
         let noted = self
             .election
             .note(&shared.link, shared.keys.compaction())

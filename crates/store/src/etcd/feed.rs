@@ -6,6 +6,10 @@
 //!
 //! The first load reads an earlier state and replays the changes since then from the watch, which fills
 //! the history. So clients that watched another replica, or this one before a restart, can resume here.
+//!
+//! etcd sends the changes that a watch has missed in responses of up to a thousand revisions, so of more than a gigabyte. A load
+//! requests fragments instead. etcd does not tell which responses are fragments in a way that the client shows, so a revision may
+//! continue in the next one; a load is complete when etcd reports its progress. Then a watch without fragments follows.
 
 use std::{
     collections::BTreeMap,
@@ -24,6 +28,7 @@ use super::{
     Shared, at_revision,
     event_stream::{EventStream, PROGRESS_INTERVAL},
     keys::{FORMAT, FORMAT_1, KeyKind},
+    loading::{FeedAttempts, Loading, StateEntries},
     revision_of, unsigned,
 };
 use crate::{
@@ -32,25 +37,12 @@ use crate::{
     types::StoreHealth,
 };
 
-/// How many revisions back the first load starts. Writes to other keys of the cluster count too.
-const INITIAL_HISTORY: u64 = 10_000;
 /// The delay before the second attempt to open a watch again; it doubles with each failure. The first is made at once.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// The longest delay.
 const MAX_RETRY_DELAY: Duration = Duration::from_millis(800);
 /// So many failures in sequence are not reported while there are members to turn to.
 const QUIET_FAILURES: u32 = 3;
-
-type Entries = BTreeMap<Arc<str>, Arc<StoreEntry>>;
-
-/// A load in progress: a state that has not reached etcd's revision at the start of the load.
-struct Loading {
-    entries: Entries,
-    events: Vec<Arc<StoreEvent>>,
-    floor: u64,
-    revision: u64,
-    target: u64,
-}
 
 /// What is known of the keys once they are claimed.
 struct ClaimedKeys {
@@ -69,6 +61,15 @@ struct Received<'a> {
     found: &'a KeyValue,
 }
 
+/// How etcd sends the changes of a watch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Delivery {
+    /// All changes of a revision in one response, however long.
+    Whole,
+    /// In responses of about the maximum size of a request.
+    Fragments,
+}
+
 /// The result of opening a watch.
 enum Opened {
     Stream(Box<EventStream>),
@@ -78,9 +79,10 @@ enum Opened {
 
 /// Synchronises the mirror with etcd, forever.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut failures = 0;
+    let mut attempts = FeedAttempts::default();
     loop {
-        let Err(error) = shared.follow(&mut failures).await;
+        let Err(error) = shared.follow(&mut attempts).await;
+        let failures = attempts.failures;
         let is_quiet = failures < QUIET_FAILURES && shared.may_pass(&error);
         let health = StoreHealth::Degraded(error.to_string().into());
         if is_quiet {
@@ -93,7 +95,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             shared.feed_error.store(Some(Arc::new(error)));
         }
         sleep(retry_delay(failures)).await;
-        failures = failures.saturating_add(1);
+        attempts.failures = failures.saturating_add(1);
     }
 }
 
@@ -116,8 +118,8 @@ impl Shared {
             && !self.link.are_all_away()
     }
 
-    /// Follows etcd until that fails. Resets `failures` once the mirror is synchronised.
-    async fn follow(&self, failures: &mut u32) -> Result<Never, StoreError> {
+    /// Follows etcd until that fails. Resets `attempts` once the mirror is synchronised.
+    async fn follow(&self, attempts: &mut FeedAttempts) -> Result<Never, StoreError> {
         let ClaimedKeys {
             newest,
             cluster,
@@ -125,7 +127,7 @@ impl Shared {
         } = self.claim().await?;
         let known = self.cluster.load(Ordering::Relaxed);
         let (mut stream, mut loading) = if known == 0 || known == cluster {
-            self.resume(self.mirror.revision(), newest, since).await?
+            self.resume(newest, since, attempts).await?
         } else {
             tracing::warn!(
                 known,
@@ -138,7 +140,7 @@ impl Shared {
         let mut progress_ticks = interval(PROGRESS_INTERVAL);
         progress_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         if loading.is_none() {
-            self.set_ready(failures);
+            self.set_ready(attempts);
         }
         loop {
             let behind = loading.is_some() || *requested.borrow() > self.mirror.revision();
@@ -150,7 +152,8 @@ impl Shared {
                     }
                     if self.take(&response, &mut loading)? {
                         self.cluster.store(cluster, Ordering::Relaxed);
-                        self.set_ready(failures);
+                        self.set_ready(attempts);
+                        stream = self.opened(self.mirror.revision(), Delivery::Whole).await?;
                     }
                 }
                 // It may be one member only. Reads and writes are refused until the prefix is claimed again.
@@ -165,8 +168,8 @@ impl Shared {
         }
     }
 
-    fn set_ready(&self, failures: &mut u32) {
-        *failures = 0;
+    fn set_ready(&self, attempts: &mut FeedAttempts) {
+        *attempts = FeedAttempts::default();
         self.feed_error.store(None);
         self.mirror.set_health(StoreHealth::Ready);
     }
@@ -275,14 +278,15 @@ impl Shared {
         }
     }
 
-    /// Opens a watch that resumes after `seen`. If `seen` is 0 or was compacted, starts a load; not from
+    /// Opens a watch that resumes after the revision of the mirror. If there is none or it was compacted, starts a load; not from
     /// before `since`, when the keys had another format.
     async fn resume(
         &self,
-        seen: u64,
         newest: u64,
         since: u64,
+        attempts: &mut FeedAttempts,
     ) -> Result<(Box<EventStream>, Option<Loading>), StoreError> {
+        let seen = self.mirror.revision();
         let oldest = if seen > 0 {
             if !self.agrees(seen).await? {
                 tracing::warn!(
@@ -291,26 +295,30 @@ impl Shared {
                 );
                 return self.load_new_cluster(newest).await;
             }
-            match self.open(seen).await? {
-                Opened::Stream(stream) => return Ok((stream, None)),
-                Opened::Compacted(oldest) => {
-                    tracing::warn!(
-                        seen,
-                        oldest,
-                        "etcd compacted changes that were not read yet; reading everything again"
-                    );
-                    oldest
+            if attempts.may_resume() {
+                match self.open(seen, Delivery::Whole).await? {
+                    Opened::Stream(stream) => return Ok((stream, None)),
+                    Opened::Compacted(oldest) => {
+                        tracing::warn!(
+                            seen,
+                            oldest,
+                            "etcd compacted changes that were not read yet; reading everything again"
+                        );
+                        oldest
+                    }
                 }
+            } else {
+                tracing::warn!(
+                    seen,
+                    "cannot resume the watch of etcd; reading everything again"
+                );
+                seen
             }
         } else {
-            match self.open(0).await? {
-                Opened::Stream(_) => 1,
-                Opened::Compacted(oldest) => oldest,
-            }
+            1
         };
-        let floor = newest.saturating_sub(INITIAL_HISTORY).max(oldest);
-        let floor = floor.max(since).max(1);
-        self.begin(floor, newest).await
+        let floor = newest.saturating_sub(attempts.history_to_load());
+        self.begin(floor.max(oldest).max(since), newest).await
     }
 
     /// Starts a load from a cluster that replaced the former one: recreated, restored, or another one. The
@@ -329,42 +337,48 @@ impl Shared {
         self.begin(newest, newest).await
     }
 
-    /// Reads the state at `floor`, and opens the watch from there to `target` and on.
+    /// Opens the watch from `floor`, or from the oldest revision that is left, to `target` and on, and reads the state there.
     async fn begin(
         &self,
         floor: u64,
         target: u64,
     ) -> Result<(Box<EventStream>, Option<Loading>), StoreError> {
+        let (floor, stream) = match self.open(floor, Delivery::Fragments).await? {
+            Opened::Stream(stream) => (floor, stream),
+            Opened::Compacted(oldest) => {
+                let floor = floor.max(oldest);
+                (floor, self.opened(floor, Delivery::Fragments).await?)
+            }
+        };
         // If etcd is compacted in between, the load fails and starts again.
         let entries = self.read(floor).await?;
-        match self.open(floor).await? {
-            Opened::Stream(stream) => {
-                let loading = Loading {
-                    entries,
-                    events: Vec::new(),
-                    floor,
-                    revision: floor,
-                    target,
-                };
-                Ok((stream, Some(loading)))
-            }
-            Opened::Compacted(oldest) => Err(StoreError::Compacted {
-                requested: floor,
-                floor: oldest,
+        Ok((stream, Some(Loading::new(entries, floor, target))))
+    }
+
+    /// Opens a watch after a revision that should not have been compacted.
+    async fn opened(&self, after: u64, delivery: Delivery) -> Result<Box<EventStream>, StoreError> {
+        match self.open(after, delivery).await? {
+            Opened::Stream(stream) => Ok(stream),
+            Opened::Compacted(floor) => Err(StoreError::Compacted {
+                requested: after,
+                floor,
             }),
         }
     }
 
     /// Opens a watch after the revision `after`. It starts at `after` itself and repeats its changes,
     /// because etcd does not report progress of a watch that starts at a future revision.
-    async fn open(&self, after: u64) -> Result<Opened, StoreError> {
+    async fn open(&self, after: u64, delivery: Delivery) -> Result<Opened, StoreError> {
         let start = i64::try_from(after.max(1)).map_err(|_| {
             StoreError::Failed(format!("revision {after} is out of range for etcd"))
         })?;
-        let options = WatchOptions::new()
+        let mut options = WatchOptions::new()
             .with_range(self.keys.end("/")?)
             .with_start_revision(start)
             .with_progress_notify();
+        if delivery == Delivery::Fragments {
+            options = options.with_fragment();
+        }
         let key = self.keys.full("/");
         let stream = EventStream::open(&self.link, &key, &options).await?;
         let Some(canceled) = stream.canceled() else {
@@ -377,8 +391,8 @@ impl Shared {
     }
 
     /// Reads everything as it was at `revision`.
-    async fn read(&self, revision: u64) -> Result<Entries, StoreError> {
-        let mut entries = Entries::new();
+    async fn read(&self, revision: u64) -> Result<StateEntries, StoreError> {
+        let mut entries = StateEntries::new();
         let mut after: Option<String> = None;
         loop {
             let found = self
@@ -406,16 +420,18 @@ impl Shared {
         if response.created() {
             return Ok(false);
         }
-        let known = loading.as_ref().map(|load| load.revision);
-        let known = known.unwrap_or_else(|| self.mirror.revision());
+        let start = loading.as_ref().map(|load| load.start);
+        let known = start.unwrap_or_else(|| self.mirror.revision());
         let (received, revision) = received_after(response, known)?;
         let events = self.changes(&received, loading.as_ref())?;
         match loading {
-            Some(load) => load.take(events, revision),
+            Some(load) => load.take(events, revision, &self.limits),
             None => self.show(&events, revision),
         }
         self.check_marker(&received)?;
-        let Some(load) = loading.take_if(|load| load.revision >= load.target) else {
+        // The revision of changes may continue in the next response.
+        let is_whole = response.events().is_empty();
+        let Some(load) = loading.take_if(|load| is_whole && load.is_complete()) else {
             return Ok(false);
         };
         let now = self.clock.now();
@@ -543,19 +559,6 @@ fn received_after(
         }
     }
     Ok((received, last))
-}
-
-impl Loading {
-    fn take(&mut self, events: Vec<Arc<StoreEvent>>, revision: u64) {
-        for event in &events {
-            match &event.after {
-                Some(entry) => self.entries.insert(event.key.clone(), entry.clone()),
-                None => self.entries.remove(&event.key),
-            };
-        }
-        self.events.extend(events);
-        self.revision = self.revision.max(revision);
-    }
 }
 
 fn made(key: Arc<str>, found: &KeyValue) -> Result<Arc<StoreEntry>, StoreError> {

@@ -24,6 +24,7 @@ mod failures;
 mod feed;
 mod keys;
 mod link;
+mod loading;
 mod members;
 mod migration;
 mod probes;
@@ -296,13 +297,17 @@ impl Store for EtcdStore {
             shared.mirror.raise_floor(floor);
             // Writes to other keys of the cluster raise the revision too. Following it keeps the mirror
             // above the revision that etcd has compacted to.
-            shared.catch_up().await?;
-            let proved = shared.prove_room().await;
-            // A full etcd needs to be compacted most.
-            if let Some(turn) = &shared.compaction {
-                turn.take(shared, now).await?;
-            }
-            proved
+            let caught_up = shared.catch_up().await;
+            let proved = match caught_up {
+                Ok(()) => shared.prove_room().await,
+                Err(_) => Ok(()),
+            };
+            // A full etcd needs to be compacted most, and one with so many changes that they cannot be followed.
+            let compacted = match &shared.compaction {
+                Some(turn) => turn.take(shared, now).await,
+                None => Ok(()),
+            };
+            caught_up.and(compacted).and(proved)
         })
     }
 

@@ -85,7 +85,7 @@ impl Mirror {
         &self,
         now: Time,
         mut entries: BTreeMap<Arc<str>, Arc<StoreEntry>>,
-        events: Vec<Arc<StoreEvent>>,
+        events: impl IntoIterator<Item = Arc<StoreEvent>>,
         floor: u64,
         revision: u64,
     ) {

@@ -4,6 +4,7 @@
 mod formats;
 mod full;
 mod history;
+mod long_history;
 mod lost_responses;
 mod members;
 mod outages;

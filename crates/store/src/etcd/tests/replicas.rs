@@ -62,7 +62,7 @@ async fn replicas_see_what_the_others_write_in_the_same_order() {
 }
 
 /// The first revision of the history, or 0 if it has never been compacted.
-async fn oldest_revision(client: &etcd_client::Client) -> i64 {
+pub(super) async fn oldest_revision(client: &etcd_client::Client) -> i64 {
     // The error of a watch from the beginning names it.
     let options = etcd_client::WatchOptions::new()
         .with_start_revision(1)
