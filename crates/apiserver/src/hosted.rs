@@ -13,7 +13,7 @@ use crate::{
     documents::{Documents, merged_documents::MergedDocuments},
     limits::{
         hosted_bodies::HostedBodies, metrics_memory::MetricsMemory, quota::HostedQuota,
-        response_room::ResponseRoom,
+        response_room::ResponseRoom, work_in_turns::HeavyWorker,
     },
     namespaces::Namespaces,
     objects::{heavy_work::HeavyWork, object_writer::ObjectWriter},
@@ -34,7 +34,7 @@ use fairgate_apihttp::{
     status_error::StatusError,
 };
 use fairgate_base::{
-    account::{BytesHeld, HeavyTurn, HeavyTurns},
+    account::{BytesHeld, HeavyTurns},
     clock::Clock,
 };
 use fairgate_call::{ResponseMemory, ResponseShare};
@@ -47,7 +47,7 @@ use tokio::runtime::Handle;
 
 /// Decoding a body of more bytes than this takes milliseconds.
 const LARGE_BODY: usize = 32 << 10;
-/// How many heavy requests are served at once.
+/// How many heavy requests work at once; those that wait for I/O do not count.
 const HEAVY_AT_ONCE: usize = 2;
 /// Encoding a list of more objects than this may take milliseconds.
 const MANY_OBJECTS: usize = 500;
@@ -272,9 +272,13 @@ impl Hosted {
         self.state.store.has_more_than(limit, &key)
     }
 
-    /// Waits for a turn to serve a [heavy](Self::is_heavy) request. Users take turns.
-    pub(crate) async fn heavy_turn(&self, request: &ApiRequest) -> Option<HeavyTurn> {
-        self.heavy.of(&request.user().name, 1).await
+    /// Where [heavy](Self::is_heavy) requests of a user are served, in turns.
+    pub(crate) fn heavy_worker(&self, request: &ApiRequest, control: &Handle) -> HeavyWorker {
+        HeavyWorker {
+            turns: self.heavy.clone(),
+            payer: request.user().name.clone(),
+            runtime: control.clone(),
+        }
     }
 
     /// Where the watches of `user` have large objects decoded: what is heavy takes turns, and the memory is that for responses.

@@ -349,7 +349,7 @@ impl Shared {
         Some(self.fan_out.get_or_init(|| fan_out))
     }
 
-    /// Serves an authorized request; an expensive one on the blocking pool, so that it does not delay others.
+    /// Serves an authorized request; an expensive one in turns on the blocking pool, so that it does not delay others.
     async fn serve(
         &self,
         received: &Arc<ReceivedRequest>,
@@ -357,18 +357,17 @@ impl Shared {
     ) -> Result<ServedResponse, Refusal> {
         // Held to the end, also if the client has disconnected: the body is in memory until then.
         let (hosted, received) = (Arc::clone(&self.hosted), Arc::clone(received));
-        let served = if hosted.is_heavy(&received.request) {
-            let turn = hosted.heavy_turn(&received.request).await;
-            tasks::spawn_on_blocking_pool(&self.control, async move {
-                // Held to the end, also if the client has disconnected: the thread is in use until then.
-                let _turn = turn;
-                hosted.serve_client(&received.request, share).await
-            })
-        } else {
-            tasks::spawn_with_result(&self.control, async move {
-                hosted.serve_client(&received.request, share).await
-            })
-        };
+        if hosted.is_heavy(&received.request) {
+            let worker = hosted.heavy_worker(&received.request, &self.control);
+            let turn = worker.turn().await;
+            let work = async move { hosted.serve_client(&received.request, share).await };
+            let served = tasks::spawn_with_result(&self.control, worker.run(turn, work));
+            let served = served.await.map_err(|error| internal(&error))?;
+            return served.map_err(|error| internal(&error));
+        }
+        let served = tasks::spawn_with_result(&self.control, async move {
+            hosted.serve_client(&received.request, share).await
+        });
         served.await.map_err(|error| internal(&error))
     }
 }
@@ -420,3 +419,7 @@ impl Body for WatchBody {
         }))
     }
 }
+
+#[cfg(test)]
+#[path = "layer_tests.rs"]
+mod tests;

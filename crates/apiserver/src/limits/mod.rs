@@ -4,3 +4,4 @@ pub(crate) mod hosted_bodies;
 pub(crate) mod metrics_memory;
 pub mod quota;
 pub(crate) mod response_room;
+pub(crate) mod work_in_turns;

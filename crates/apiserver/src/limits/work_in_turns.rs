@@ -1,0 +1,122 @@
+//! Heavy requests in turns: each has a turn and a thread while it works, and neither while it waits for I/O.
+//!
+//! A turn that were kept for a whole request would be kept for as long as the store or the upstream takes to answer: a few requests
+//! that delete thousands of objects, one write after the other, would stop all heavy requests of all users for minutes.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+};
+
+use fairgate_base::{
+    account::{HeavyTurn, HeavyTurns},
+    tasks,
+};
+use tokio::{runtime::Handle, sync::Notify, task::JoinError};
+
+/// Whose turns they are, and where the work is done.
+#[derive(Clone, Debug)]
+pub(crate) struct HeavyWorker {
+    pub(crate) turns: HeavyTurns,
+    /// The name of the user.
+    pub(crate) payer: String,
+    /// The runtime whose blocking pool does the work.
+    pub(crate) runtime: Handle,
+}
+
+/// Tells that work can continue.
+#[derive(Default)]
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+impl HeavyWorker {
+    /// Waits for a turn.
+    pub(crate) async fn turn(&self) -> Option<HeavyTurn> {
+        self.turns.of(&self.payer, 1).await
+    }
+
+    /// Does `work` from now on, in this turn and in others after each time that it waits.
+    ///
+    /// # Errors
+    ///
+    /// If it panics, or the runtime ends.
+    pub(crate) async fn run<T: Send + 'static>(
+        self,
+        mut turn: Option<HeavyTurn>,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let mut work = tasks::boxed(work);
+        let woken = Arc::new(Woken::default());
+        loop {
+            let (runtime, waker) = (self.runtime.clone(), Waker::from(Arc::clone(&woken)));
+            let working = self.runtime.spawn_blocking(move || {
+                let _runtime = runtime.enter();
+                let polled = work.as_mut().poll(&mut Context::from_waker(&waker));
+                // Held until here, also if nobody waits for the result: the thread is in use until then.
+                drop(turn);
+                (work, polled)
+            });
+            let polled;
+            (work, polled) = working.await?;
+            if let Poll::Ready(result) = polled {
+                return Ok(result);
+            }
+            woken.0.notified().await;
+            turn = self.turn().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairgate_testkit::client::soon;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    fn worker(turns: &HeavyTurns, payer: &str) -> HeavyWorker {
+        HeavyWorker {
+            turns: turns.clone(),
+            payer: payer.to_owned(),
+            runtime: Handle::current(),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_has_no_turn_and_gets_another_to_continue() {
+        let turns = HeavyTurns::new(1);
+        let (began, answered) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let slow = worker(&turns, "slow");
+        let turn = slow.turn().await;
+        let (begins, answer) = (Arc::clone(&began), Arc::clone(&answered));
+        let slow = tokio::spawn(slow.run(turn, async move {
+            begins.add_permits(1);
+            drop(answer.acquire().await);
+            7
+        }));
+        drop(soon(began.acquire()).await);
+        let other = worker(&turns, "other");
+        let turn = soon(other.turn()).await;
+        answered.add_permits(1);
+        tokio::task::yield_now().await;
+        assert!(!slow.is_finished(), "it is not its turn");
+        assert_eq!(other.run(turn, async { 8 }).await.unwrap(), 8);
+        assert_eq!(soon(slow).await.unwrap().unwrap(), 7);
+        assert!(soon(turns.of("next", 1)).await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_panic_gives_the_turn_back() {
+        let turns = HeavyTurns::new(1);
+        let failing = worker(&turns, "a");
+        let turn = failing.turn().await;
+        let failed = failing.run(turn, async { panic!("for the test") });
+        assert!(failed.await.map(|()| 0).unwrap_err().is_panic());
+        assert!(soon(turns.of("next", 1)).await.is_some());
+    }
+}
