@@ -7,9 +7,21 @@ use fairgate_core::{random::Random, time::nanos};
 /// The percentile `percent` (1 to 100) by nearest rank: the smallest of `values` that at least
 /// `percent` % of them do not exceed. `None` without values. Reorders them; O(values).
 pub(super) fn percentile(values: &mut [Duration], percent: usize) -> Option<Duration> {
-    let rank = (values.len() * percent).div_ceil(100).max(1);
-    if values.len() < rank {
+    percentile_among(values, values.len(), percent)
+}
+
+/// The same among `all` values, of which those that are not here are infinite. Then it is [`Duration::MAX`].
+pub(super) fn percentile_among(
+    values: &mut [Duration],
+    all: usize,
+    percent: usize,
+) -> Option<Duration> {
+    let rank = (all * percent).div_ceil(100).max(1);
+    if all == 0 {
         return None;
+    }
+    if values.len() < rank {
+        return Some(Duration::MAX);
     }
     let (_, value, _) = values.select_nth_unstable(rank - 1);
     Some(*value)
@@ -43,6 +55,18 @@ mod tests {
             percentile(&mut values, 100),
             Some(Duration::from_millis(200))
         );
+    }
+
+    #[test]
+    fn what_is_not_among_the_values_is_infinite() {
+        let mut values = ms(1..=99);
+        let mut among = |all, percent| percentile_among(&mut values, all, percent);
+        assert_eq!(among(99, 99), Some(Duration::from_millis(99)));
+        assert_eq!(among(100, 99), Some(Duration::from_millis(99)));
+        assert_eq!(among(101, 99), Some(Duration::MAX));
+        assert_eq!(among(101, 50), Some(Duration::from_millis(51)));
+        assert_eq!(percentile_among(&mut [], 1, 50), Some(Duration::MAX));
+        assert_eq!(percentile_among(&mut [], 0, 50), None);
     }
 
     #[test]

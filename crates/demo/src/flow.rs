@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::{
     client::{ClientError, ClientResponse},
-    figures::percentile,
+    figures::{percentile, percentile_among},
     gateway::DemoUser,
 };
 use fairgate_core::{
@@ -124,6 +124,12 @@ impl Tally {
         percentile(&mut self.latencies, percent)
     }
 
+    /// The same of all counted requests: those without success are infinite, [`Duration::MAX`]. O(served).
+    pub(super) fn latency_of_all(&mut self, percent: usize) -> Option<Duration> {
+        let all = usize::try_from(self.requests).unwrap_or(usize::MAX);
+        percentile_among(&mut self.latencies, all, percent)
+    }
+
     /// Counted requests that were neither served nor rejected.
     pub(super) fn failed(&self) -> u64 {
         self.requests.saturating_sub(self.ok + self.rejected)
@@ -178,8 +184,11 @@ mod tests {
         flow.begin(at(0), true).end(at(1), &Ok(refused));
         flow.begin(at(0), true).end(at(1), &Ok(broken));
         drop(flow.begin(at(0), true));
-        let tally = flow.tally();
+        let mut tally = flow.tally();
         assert_eq!((tally.requests, tally.ok, tally.rejected), (4, 1, 1));
+        assert_eq!(tally.latency(99), Some(Duration::from_millis(1)));
+        assert_eq!(tally.latency_of_all(25), Some(Duration::from_millis(1)));
+        assert_eq!(tally.latency_of_all(26), Some(Duration::MAX));
         assert_eq!(tally.failed(), 2);
         assert_eq!(tally.failure.as_deref(), Some("response 502 Bad Gateway"));
     }

@@ -69,6 +69,10 @@ pub struct FlowFigures {
     pub p50_ms: Option<f64>,
     /// The same for the 99th percentile, by nearest rank.
     pub p99_ms: Option<f64>,
+    /// The 99th percentile of all counted requests, of which those without success are infinitely long. A server that serves some
+    /// of a flow's requests at once and refuses the others is not fast. `None` if none were counted.
+    #[serde(skip)]
+    pub p99_of_all_ms: Option<f64>,
     /// Requests that were neither served nor rejected.
     #[serde(skip)]
     pub failed: u64,
@@ -97,10 +101,10 @@ impl SideFigures {
         self.flows.iter().find(|flow| flow.is_elephant())
     }
 
-    /// The largest 99th percentile of the mice.
+    /// The largest 99th percentile of all requests of the mice.
     fn mice_p99_ms(&self) -> Option<f64> {
         let mice = self.flows.iter().filter(|flow| !flow.is_elephant());
-        mice.filter_map(|flow| flow.p99_ms).reduce(f64::max)
+        mice.filter_map(|flow| flow.p99_of_all_ms).reduce(f64::max)
     }
 }
 
@@ -114,6 +118,7 @@ impl FlowFigures {
             rejected: tally.rejected,
             p50_ms: tally.latency(50).map(tenths_of_ms),
             p99_ms: tally.latency(99).map(tenths_of_ms),
+            p99_of_all_ms: tally.latency_of_all(99).map(tenths_of_ms),
             failed: tally.failed(),
             failure: tally.failure,
         }
@@ -166,7 +171,11 @@ fn count(number: u64) -> f64 {
     number as f64
 }
 
+/// Infinite for [`Duration::MAX`].
 fn tenths_of_ms(time: Duration) -> f64 {
+    if time == Duration::MAX {
+        return f64::INFINITY;
+    }
     (time.as_secs_f64() * 10_000.0).round() / 10.0
 }
 
@@ -178,6 +187,15 @@ fn capitalized(text: &str) -> String {
 
 fn or_dash(ms: Option<f64>) -> String {
     ms.map_or("-".to_owned(), |ms| format!("{ms:.0}"))
+}
+
+/// A 99th percentile in words.
+fn in_words(ms: f64) -> String {
+    if ms.is_finite() {
+        format!("{ms:.0} ms")
+    } else {
+        "infinite, as requests were refused or failed,".to_owned()
+    }
 }
 
 impl Display for DemoReport {
@@ -232,11 +250,18 @@ impl DemoReport {
         } else {
             "Fairness did not help the mice."
         };
+        let times = if gain.is_finite() && gain > 0.0 {
+            format!(": {gain:.1} times as long")
+        } else {
+            String::new()
+        };
         writeln!(
             f,
             "{verdict}\n\
-             The slowest mouse's p99 is {with:.0} ms with it and {without:.0} ms without: {gain:.1} \
-             times as long.\nEach request takes about {} ms to serve; the rest is waiting.",
+             The slowest mouse's p99 is {} with it and {} without{times}.\n\
+             Each request takes about {} ms to serve; the rest is waiting.",
+            in_words(with),
+            in_words(without),
             self.comparison.server().service_time.as_millis()
         )
     }
@@ -290,13 +315,13 @@ impl DemoReport {
             rate(mice.map(|flow| flow.ok).min().unwrap_or(0))
         };
         let [elephants, mice] = [sides.map(elephant), sides.map(least)];
-        let waits = sides.map(|side| or_dash(side.mice_p99_ms()));
+        let waits = sides.map(|side| side.mice_p99_ms().map_or("unknown".to_owned(), in_words));
         writeln!(
             f,
             "{verdict}\n\
              The elephant is served {:.0} requests a second with it, {:.0} without;\n\
              the mouse that is served least {:.0} with it, {:.0} without.\n\
-             The slowest mouse's p99 is {} ms with it and {} ms without.\n\
+             The slowest mouse's p99 is {} with it and {} without.\n\
              Each request takes about {} ms to serve; the rest is waiting.\n\
              Jain's fairness index over the users' shares is {jain:.3} with it, {jain_without:.3} without.",
             elephants[0],
@@ -344,6 +369,7 @@ mod tests {
     use super::*;
 
     fn flow(name: &str, requests: u64, ok: u64, p99_ms: f64) -> FlowFigures {
+        let is_served = (requests * 99).div_ceil(100) <= ok;
         FlowFigures {
             name: name.to_owned(),
             requests,
@@ -351,6 +377,7 @@ mod tests {
             rejected: requests - ok,
             p50_ms: Some(p99_ms / 2.0),
             p99_ms: Some(p99_ms),
+            p99_of_all_ms: Some(if is_served { p99_ms } else { f64::INFINITY }),
             failed: 0,
             failure: None,
         }
@@ -426,6 +453,22 @@ mod tests {
         let text = report(side(1950, 2, 900.0), side(1950, 20, 300.0)).to_string();
         assert!(text.contains("did not help"), "{text}");
         assert!(text.contains("less fair than expected"), "{text}");
+    }
+
+    #[test]
+    fn refused_requests_of_mice_are_not_fast_ones() {
+        let text = report(side(1950, 5, 60.0), side(1950, 20, 900.0)).to_string();
+        assert!(text.contains("did not help"), "{text}");
+        assert!(
+            text.contains("infinite, as requests were refused or failed, with it and 900 ms"),
+            "{text}"
+        );
+        assert!(!text.contains("times as long"), "{text}");
+        let text = report(side(1950, 5, 60.0), side(1950, 5, 900.0)).to_string();
+        assert!(text.contains("did not help"), "{text}");
+        let text = report(side(1950, 20, 60.0), side(1950, 5, 900.0)).to_string();
+        assert!(text.contains("keeps the mice out"), "{text}");
+        assert!(text.contains("p99 is 60 ms with it and infinite"), "{text}");
     }
 
     #[test]
