@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -31,6 +31,7 @@ pub struct TestStore {
     /// Lists of prefixes with this in them fail.
     unlisted: Mutex<Option<&'static str>>,
     lists: AtomicUsize,
+    is_full: AtomicBool,
 }
 
 impl TestStore {
@@ -51,12 +52,18 @@ impl TestStore {
             before_writes: OnceLock::new(),
             unlisted: Mutex::default(),
             lists: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
         }
     }
 
     /// From now on lists of prefixes with this text in them fail; none, if there is none.
     pub fn refuse_lists(&self, text: Option<&'static str>) {
         *self.unlisted.lock().unwrap() = text;
+    }
+
+    /// From now on writes of values fail as on a full disk, except essential ones.
+    pub fn fill_disk(&self) {
+        self.is_full.store(true, Ordering::SeqCst);
     }
 
     /// How many lists were asked for.
@@ -110,6 +117,10 @@ impl Store for TestStore {
                 && key.contains(text)
             {
                 meanwhile().await?;
+            }
+            if value.is_some() && !bounds.is_essential && self.is_full.load(Ordering::SeqCst) {
+                let place = "/data".to_owned();
+                return Err(StoreError::Full { place });
             }
             self.store.write_within(key, expected, value, bounds).await
         })

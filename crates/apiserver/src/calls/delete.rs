@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{CallContext, HostedResponse, StatusError, delete_options::DeleteOptions, write_fault};
 use fairgate_apihttp::{deletion_checks, list_parameters::ListParameters, status_error};
 use fairgate_objects::{metadata, object};
-use fairgate_store::{Precondition, ReadRevision, WriteOutcome};
+use fairgate_store::{Precondition, ReadRevision, WriteBounds, WriteOutcome};
 
 /// How often a deletion is tried again after a concurrent write.
 const TRIES: usize = 100;
@@ -108,9 +108,13 @@ impl CallContext<'_> {
                 });
             }
             let bytes = kept.then(|| object::encode(self.kind, &marked));
-            let written = store
-                .write(&key, Precondition::At(entry.revision), bytes)
-                .await;
+            // The mark makes an object longer, once. Without it, nothing with finalizers could be deleted from a full disk.
+            let bounds = WriteBounds {
+                limits: Vec::new(),
+                is_essential: kept,
+            };
+            let expected = Precondition::At(entry.revision);
+            let written = store.write_within(&key, expected, bytes, bounds).await;
             match written.map_err(|error| write_fault(&error))? {
                 WriteOutcome::Done { revision, .. } => {
                     self.log_change("delete", name, Some(entry.revision), Some(revision));
@@ -132,5 +136,61 @@ impl CallContext<'_> {
         metadata::set(object, "deletionGracePeriodSeconds", json!(0));
         let generation = metadata::generation(object) + 1;
         metadata::set(object, "generation", json!(generation));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairgate_apihttp::request::{ApiRequest, Caller};
+    use fairgate_base::clock::Clock;
+    use fairgate_call::ResponseMemory;
+    use fairgate_core::digest::{RequestDigest, RequestInfo, User};
+    use fairgate_objects::kinds::POD_DISRUPTION_BUDGET;
+    use fairgate_store::Store as _;
+    use http::{HeaderMap, Method};
+
+    use super::*;
+    use crate::test_api;
+
+    #[tokio::test]
+    async fn an_object_with_finalizers_is_marked_on_a_full_disk() {
+        let clock = Clock::system();
+        let store = test_api::store(&clock);
+        let key = format!("{}a/web", POD_DISRUPTION_BUDGET.key_prefix());
+        let budget = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "a", "finalizers": ["a.example/b"]},
+            "spec": {"minAvailable": 1},
+        });
+        let value = Some(budget.to_string().into());
+        let written = store.write(&key, Precondition::Absent, value).await;
+        written.unwrap();
+        store.fill_disk();
+        let responses = ResponseMemory::new(64 << 20);
+        let kinds = vec![&POD_DISRUPTION_BUDGET];
+        let hosted = test_api::hosted(&store, kinds, clock, responses);
+        let path = "/apis/policy/v1/namespaces/a/poddisruptionbudgets/web";
+        let info = RequestInfo::parse("DELETE", path, None).unwrap();
+        let request = ApiRequest {
+            method: Method::DELETE,
+            path: path.to_owned(),
+            query: String::new(),
+            headers: HeaderMap::new(),
+            body: Some(bytes::Bytes::new()),
+            caller: Caller::Client { impersonator: None },
+            audit_id: None,
+            digest: Arc::new(RequestDigest {
+                info,
+                user: Arc::new(User::new("alice", [User::AUTHENTICATED])),
+            }),
+        };
+        for _ in 0..2 {
+            assert_eq!(hosted.serve(&request).await.status, StatusCode::OK);
+        }
+        let entry = store.get(&key, ReadRevision::Newest).await.unwrap();
+        let marked: Value = serde_json::from_slice(&entry.unwrap().bytes()).unwrap();
+        assert!(marked["metadata"]["deletionTimestamp"].is_string());
     }
 }
