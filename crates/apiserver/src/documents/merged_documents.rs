@@ -59,6 +59,20 @@ struct CachedDocument {
     merging: Mutex<()>,
 }
 
+impl CachedDocument {
+    /// Whether there is a version, or one may be merged now.
+    fn is_of_use(self: &Arc<Self>) -> bool {
+        self.last.load().is_some() || Arc::strong_count(self) > 1
+    }
+}
+
+/// The result of merging.
+pub(crate) struct MadeDocument {
+    pub(crate) document: Arc<MergedDocument>,
+    /// Whether it is kept for other requests, which do not need a copy of their own then.
+    pub(crate) is_kept: bool,
+}
+
 /// A merged document, and the version of the upstream's document that it was made from.
 pub(crate) struct MergedDocument {
     version: DocumentVersion,
@@ -82,10 +96,15 @@ impl MergedDocuments {
         self.reads.of(user, 1).await
     }
 
-    /// Whether a response may share the last version of a document with all others, and be charged to nobody. Not while clients have
+    /// Whether a response with this document may share it with all others, and be charged to nobody.
+    pub(crate) fn may_share(&self, made: &MadeDocument) -> bool {
+        made.is_kept && self.has_few_replaced()
+    }
+
+    /// Whether responses may share the last versions of documents. Not while clients have
     /// left many versions unread that were replaced since: whoever reads slowly is then charged for what becomes old. So replaced
     /// versions have at most as many bytes as the limit and what was the last version of each document.
-    pub(crate) fn may_share(&self) -> bool {
+    fn has_few_replaced(&self) -> bool {
         let mut replaced = lock(&self.replaced);
         replaced.retain(MergedDocument::is_used);
         let bytes = replaced.iter().map(|version| version.usage().0);
@@ -97,12 +116,17 @@ impl MergedDocuments {
         lock(&self.documents).get(id)?.last.load_full()
     }
 
-    fn cached(&self, id: &MergedDocumentId) -> Arc<CachedDocument> {
+    /// Where the versions of a document are kept, and whether they are: not if there are too many documents.
+    fn cached(&self, id: &MergedDocumentId) -> (Arc<CachedDocument>, bool) {
         let mut all = lock(&self.documents);
         if !all.contains_key(id) && all.len() >= MAX_DOCUMENTS {
-            return Arc::default();
+            // Clients invent names of versions, for which the upstream has no document.
+            all.retain(|_, cached| cached.is_of_use());
+            if all.len() >= MAX_DOCUMENTS {
+                return (Arc::default(), false);
+            }
         }
-        Arc::clone(all.entry(id.clone()).or_default())
+        (Arc::clone(all.entry(id.clone()).or_default()), true)
     }
 
     /// Merges the gateway's part into the upstream's document, unless that was done before; `None` if the
@@ -113,16 +137,19 @@ impl MergedDocuments {
         tag: Option<HeaderValue>,
         upstream: &[u8],
         documents: &Documents,
-    ) -> Option<Arc<MergedDocument>> {
+    ) -> Option<MadeDocument> {
         let version = match tag {
             Some(tag) => DocumentVersion::Tag(tag),
             None => DocumentVersion::Hash(Sha256::digest(upstream).into()),
         };
-        let cached = self.cached(id);
+        let (cached, is_kept) = self.cached(id);
         let _merging = lock(&cached.merging);
         let last = cached.last.load_full();
         if let Some(last) = last.filter(|last| last.version == version) {
-            return Some(last);
+            return Some(MadeDocument {
+                document: last,
+                is_kept,
+            });
         }
         let sent: &RawValue = serde_json::from_slice(upstream).ok()?;
         // It may be indented for the client that comes first.
@@ -164,7 +191,10 @@ impl MergedDocuments {
         });
         let replaced = cached.last.swap(Some(Arc::clone(&merged)));
         lock(&self.replaced).extend(replaced);
-        Some(merged)
+        Some(MadeDocument {
+            document: merged,
+            is_kept,
+        })
     }
 }
 
@@ -246,6 +276,7 @@ mod tests {
                 &documents(),
             )
             .unwrap()
+            .document
     }
 
     fn groups(names: &[&str]) -> Value {
@@ -266,19 +297,19 @@ mod tests {
             // The last version is not among the replaced ones.
             let replaced = number * (5 << 20);
             let may_share = replaced < MAX_REPLACED_BYTES;
-            assert_eq!(merging.may_share(), may_share, "{number}");
+            assert_eq!(merging.has_few_replaced(), may_share, "{number}");
         }
         drop(unread.pop());
-        assert!(!merging.may_share(), "the last version");
+        assert!(!merging.has_few_replaced(), "the last version");
         unread.truncate(2);
-        assert!(merging.may_share());
+        assert!(merging.has_few_replaced());
         assert_eq!(lock(&merging.replaced).len(), 2);
         let part = unread[0].slice(..1);
         unread.clear();
-        assert!(merging.may_share());
+        assert!(merging.has_few_replaced());
         assert_eq!(lock(&merging.replaced).len(), 1, "a part is not read");
         drop(part);
-        assert!(merging.may_share() && lock(&merging.replaced).is_empty());
+        assert!(merging.has_few_replaced() && lock(&merging.replaced).is_empty());
     }
 
     #[tokio::test]
@@ -328,7 +359,7 @@ mod tests {
         let id = MergedDocumentId::Groups;
         let made = MergedDocuments::default().make(&id, None, &indented, &documents());
         let compact = make(&MergedDocuments::default(), None, &theirs);
-        assert_eq!(made.unwrap().text(), compact.text());
+        assert_eq!(made.unwrap().document.text(), compact.text());
         assert!(compact.text().ends_with(b"}\n"));
     }
 
@@ -352,6 +383,7 @@ mod tests {
         let merged = MergedDocuments::default()
             .make(&subject, None, theirs, &documents())
             .unwrap()
+            .document
             .value();
         assert_eq!(merged["apiVersion"], "apidiscovery.k8s.io/v2beta1");
         assert_eq!(merged["items"][0]["metadata"]["name"], OURS);
@@ -365,6 +397,30 @@ mod tests {
             assert!(made.is_none());
         }
         assert!(merging.last(&MergedDocumentId::OpenApiV2).is_none());
+    }
+
+    #[test]
+    fn names_without_a_document_take_no_place_and_what_has_none_is_not_shared() {
+        let merging = MergedDocuments::default();
+        let documents = documents();
+        let make = |number: usize, text: &[u8]| {
+            let id = MergedDocumentId::OpenApiV3(OURS.to_owned(), format!("v{number}"));
+            let made = merging.make(&id, None, text, &documents);
+            let is_last = merging.last(&id).is_some();
+            made.map(|made| {
+                assert_eq!(merging.may_share(&made), is_last);
+                is_last
+            })
+        };
+        for number in 0..300 {
+            assert_eq!(make(number, b""), None);
+        }
+        let real = br#"{"openapi":"3.0.0","paths":{}}"#;
+        for number in 1000..1000 + MAX_DOCUMENTS {
+            assert_eq!(make(number, real), Some(true), "{number}");
+        }
+        assert_eq!(make(2000, real), Some(false), "there are too many");
+        assert_eq!(make(1000, real), Some(true));
     }
 
     #[test]

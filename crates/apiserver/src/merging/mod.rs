@@ -32,8 +32,10 @@ use crate::{
     HostedBody, HostedResponse, compression,
     discovery::{self, AggregatedVersion},
     documents::{
-        self, Documents, OpenApiFormat, merged_document_id::MergedDocumentId,
-        merged_documents::MergedDocument, v2_format, v3_format,
+        self, Documents, OpenApiFormat,
+        merged_document_id::MergedDocumentId,
+        merged_documents::{MadeDocument, MergedDocument},
+        v2_format, v3_format,
     },
     hosted::Hosted,
     route::{Route, route},
@@ -377,12 +379,19 @@ impl Merger {
         let (hosted, text) = (Arc::clone(&self.hosted), upstream_document.clone());
         let merging = self.control.spawn_blocking(move || {
             let _reading = reading;
-            let merged = unchanged.or_else(|| {
-                (hosted.merged_documents).make(&request.id, tag, &text, &hosted.documents)
-            })?;
-            let mut response = request.response(&merged);
+            let made = match unchanged {
+                // It was kept when the request came.
+                Some(document) => MadeDocument {
+                    document,
+                    is_kept: true,
+                },
+                None => {
+                    (hosted.merged_documents).make(&request.id, tag, &text, &hosted.documents)?
+                }
+            };
+            let mut response = request.response(&made.document);
             let is_copy = matches!(request.format, MergedFormat::Negotiated(_));
-            if !is_copy && hosted.merged_documents.may_share() {
+            if !is_copy && hosted.merged_documents.may_share(&made) {
                 response = response.shared();
             }
             request.addressed(&mut response);
