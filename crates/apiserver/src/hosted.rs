@@ -138,6 +138,7 @@ impl Hosted {
             merged_documents: MergedDocuments::default(),
             state: ApiState {
                 initial_events: kinds.iter().map(|_| Arc::default()).collect(),
+                initial_objects: Arc::default(),
                 quota_refusals: kinds.iter().map(|_| AtomicU64::new(0)).collect(),
                 quotas: settings.quotas,
                 store: settings.store,

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     admission::PolicyEnforcer, limits::quota::HostedQuota, namespaces::Namespaces,
-    param_rights::ParamRights,
+    objects::initial_objects::AllInitialObjects, param_rights::ParamRights,
 };
 use fairgate_apihttp::negotiate::Media;
 use fairgate_base::clock::Clock;
@@ -33,6 +33,8 @@ pub(crate) struct ApiState {
     pub(crate) param_rights: ParamRights,
     /// Objects that were sent at the beginning of watches, by the position of their kind in `kinds`.
     pub(crate) initial_events: Box<[Arc<AtomicU64>]>,
+    /// Objects that are still to be sent at the beginning of watches.
+    pub(crate) initial_objects: Arc<AllInitialObjects>,
     /// The quotas of objects.
     pub(crate) quotas: HostedQuota,
     /// Writes that a quota refused, by the position of their kind in `kinds`.

@@ -109,9 +109,11 @@ impl CallContext<'_> {
             .map_err(|error| watch_fault(&error))?;
         Ok(WatchStart::Initial {
             // They are decoded when they are sent: decoded, they take many times as much memory.
-            objects: page.entries.into(),
+            objects: self
+                .state
+                .initial_objects
+                .begin(page.entries, page.revision, store.floor()),
             sent: self.state.initial_events_of(self.kind),
-            revision: page.revision,
             watch,
         })
     }

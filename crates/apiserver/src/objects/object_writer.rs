@@ -18,7 +18,7 @@ use fairgate_objects::{
 
 /// Encodes objects of one version of one kind.
 #[derive(Clone, Copy, Debug)]
-pub struct ObjectWriter {
+pub(crate) struct ObjectWriter {
     /// The kind of the objects.
     pub kind: &'static Kind,
     /// The version to convert objects to.
@@ -31,7 +31,11 @@ pub struct ObjectWriter {
 
 impl ObjectWriter {
     /// A writer that is not used for tables.
-    pub fn plain(kind: &'static Kind, version: &'static KindVersion, output: Output) -> Self {
+    pub(crate) fn plain(
+        kind: &'static Kind,
+        version: &'static KindVersion,
+        output: Output,
+    ) -> Self {
         let layout = TableLayout {
             kind,
             version,
@@ -48,7 +52,7 @@ impl ObjectWriter {
     }
 
     /// The object of a watch event, in JSON or protobuf. `head` adds the column definitions to a table.
-    pub fn streamed(&self, object: &Object, head: bool) -> Bytes {
+    pub(crate) fn streamed(&self, object: &Object, head: bool) -> Bytes {
         let value = object.value(self.version);
         match (self.output.media, self.output.form) {
             (Media::Protobuf, None) => codec::envelope::seal(
@@ -88,7 +92,7 @@ impl ObjectWriter {
     /// # Errors
     ///
     /// 406, when a list was requested.
-    pub fn object(
+    pub(crate) fn object(
         &self,
         status: StatusCode,
         object: &Object,

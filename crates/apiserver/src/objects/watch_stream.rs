@@ -23,8 +23,8 @@ use tokio::{
 };
 
 use super::{
-    heavy_work::HeavyWork, large_change, object_writer::ObjectWriter, stored,
-    watch_events::EventWriter,
+    heavy_work::HeavyWork, initial_objects::InitialObjects, large_change,
+    object_writer::ObjectWriter, stored, watch_events::EventWriter,
 };
 use fairgate_apihttp::{
     list_parameters::ListParameters, negotiate::Representation, status_error::StatusError,
@@ -42,7 +42,7 @@ const BATCH: usize = 64 << 10;
 
 /// How a watch begins.
 #[derive(Debug)]
-pub enum WatchStart {
+pub(crate) enum WatchStart {
     /// With changes.
     Live {
         /// The changes.
@@ -51,11 +51,9 @@ pub enum WatchStart {
     /// With the present objects.
     Initial {
         /// The objects that are still to be sent.
-        objects: VecDeque<Arc<StoreEntry>>,
+        objects: InitialObjects,
         /// Counts those that are sent.
         sent: Arc<AtomicU64>,
-        /// The revision at which the objects were listed.
-        revision: u64,
         /// The changes after that revision.
         watch: Watch,
     },
@@ -67,8 +65,10 @@ pub enum WatchStart {
 #[derive(Debug)]
 pub struct WatchStream {
     events: Arc<EventWriter>,
-    /// What was not looked at yet.
-    unsent: VecDeque<UnsentEvent>,
+    /// The present objects that were not looked at yet, until the last of them was.
+    initial: Option<Box<InitialObjects>>,
+    /// The changes that were not looked at yet.
+    unsent: VecDeque<Arc<StoreEvent>>,
     /// Counts the present objects that were sent.
     initial_sent: Option<Arc<AtomicU64>>,
     /// The revision of the bookmark that ends the initial events, until it was sent.
@@ -181,7 +181,7 @@ enum Wakeup {
 
 impl WatchStream {
     /// A watch that ends `duration` after it is polled first.
-    pub fn new(
+    pub(crate) fn new(
         writer: ObjectWriter,
         options: ListParameters,
         start: WatchStart,
@@ -189,6 +189,7 @@ impl WatchStream {
     ) -> Self {
         let mut stream = Self {
             events: Arc::new(EventWriter { writer, options }),
+            initial: None,
             unsent: VecDeque::new(),
             initial_sent: None,
             initial_end: None,
@@ -205,15 +206,14 @@ impl WatchStream {
             WatchStart::Initial {
                 objects,
                 sent,
-                revision,
                 watch,
             } => {
-                stream.unsent = objects.into_iter().map(UnsentEvent::Present).collect();
                 stream.initial_sent = Some(sent);
                 // Only for clients that requested initial events and accept bookmarks.
                 let options = &stream.events.options;
                 let is_marked = options.initial_events == Some(true) && options.bookmarks;
-                stream.initial_end = is_marked.then_some(revision);
+                stream.initial_end = is_marked.then_some(objects.revision());
+                stream.initial = Some(Box::new(objects));
                 stream.changes = Some(Changes::Own(watch));
             }
             WatchStart::Failed(error) => stream.failed = Some(error),
@@ -242,6 +242,11 @@ impl WatchStream {
         if let Some(error) = self.failed.take() {
             return Some(self.fail(&error, BytesMut::new()));
         }
+        // Also while there is something to be sent, because a client that reads slowly makes that last.
+        if clock.instant(clock.now()) >= end {
+            self.end();
+            return None;
+        }
         loop {
             if let Some(bytes) = self.unsent_bytes().await {
                 return self.unless_list(bytes);
@@ -255,7 +260,7 @@ impl WatchStream {
             };
             match wakeup {
                 Wakeup::End => {
-                    self.changes = None;
+                    self.end();
                     return None;
                 }
                 Wakeup::Bookmark => {
@@ -264,9 +269,7 @@ impl WatchStream {
                     let bytes = self.bookmark(revision, false);
                     return self.unless_list(bytes);
                 }
-                Wakeup::Events(Ok(events)) => {
-                    self.unsent = events.into_iter().map(UnsentEvent::Change).collect();
-                }
+                Wakeup::Events(Ok(events)) => self.unsent = events.into(),
                 Wakeup::Events(Err(error)) => {
                     self.changes = None;
                     return Some(self.events.error(&lost(&error)));
@@ -284,10 +287,34 @@ impl WatchStream {
         ) {
             return Some(bytes);
         }
-        self.unsent.clear();
+        self.end();
+        None
+    }
+
+    /// Sends nothing more.
+    fn end(&mut self) {
+        self.initial = None;
+        self.unsent = VecDeque::new();
         self.initial_end = None;
         self.changes = None;
-        None
+    }
+
+    /// The next event that is to be sent.
+    fn next_unsent(&self) -> Result<Option<UnsentEvent>, StatusError> {
+        if let Some(initial) = &self.initial
+            && let Some(entry) = initial.first()?
+        {
+            return Ok(Some(UnsentEvent::Present(entry)));
+        }
+        Ok(self.unsent.front().cloned().map(UnsentEvent::Change))
+    }
+
+    /// Removes it.
+    fn pop_unsent(&mut self, event: &UnsentEvent) {
+        match (event, &self.initial) {
+            (UnsentEvent::Present(_), Some(initial)) => initial.pop(),
+            _ => drop(self.unsent.pop_front()),
+        }
     }
 
     fn times(&mut self, clock: &Clock) -> &Times {
@@ -320,7 +347,12 @@ impl WatchStream {
     async fn unsent_bytes(&mut self) -> Option<Bytes> {
         let mut bytes = BytesMut::new();
         let mut looked_at = 0;
-        while let Some(event) = self.unsent.front().cloned() {
+        loop {
+            let event = match self.next_unsent() {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(error) => return Some(self.fail(&error, bytes)),
+            };
             let is_large = event.is_large();
             if (is_large || looked_at >= BATCH) && !bytes.is_empty() {
                 // What was encoded must not be lost with this future while it waits.
@@ -338,7 +370,7 @@ impl WatchStream {
                 looked_at += event.length();
                 event.encode(&self.events, !self.head_sent, &mut bytes)
             };
-            self.unsent.pop_front();
+            self.pop_unsent(&event);
             match encoded {
                 Ok(true) => self.note_sent(&event),
                 Ok(false) => {}
@@ -349,6 +381,7 @@ impl WatchStream {
             }
         }
         // There may have been many.
+        self.initial = None;
         self.unsent = VecDeque::new();
         if let Some(revision) = self.initial_end.take() {
             bytes.extend_from_slice(&self.bookmark(revision, true));
@@ -390,9 +423,7 @@ impl WatchStream {
 
     /// The bytes before an error, and its event, with which the stream ends.
     fn fail(&mut self, error: &StatusError, mut bytes: BytesMut) -> Bytes {
-        self.unsent.clear();
-        self.initial_end = None;
-        self.changes = None;
+        self.end();
         bytes.extend_from_slice(&self.events.error(error));
         bytes.freeze()
     }

@@ -27,7 +27,10 @@ struct Watched {
 
 impl Watched {
     fn new() -> Self {
-        let clock = Clock::system();
+        Self::with_clock(Clock::system())
+    }
+
+    fn with_clock(clock: Clock) -> Self {
         let store = test_api::store(&clock);
         let responses = ResponseMemory::new(64 << 20);
         let kinds = vec![&POD_DISRUPTION_BUDGET];
@@ -153,6 +156,54 @@ fn a_watch_has_one_of_the_present_objects_decoded_while_that_is_sent_and_none_be
         watched.hosted.initial_events(&POD_DISRUPTION_BUDGET),
         OBJECTS as u64
     );
+}
+
+#[test]
+fn a_watch_ends_in_time_and_gives_up_its_objects_also_while_they_are_sent() {
+    let watched = Watched::with_clock(Clock::manual(fairgate_core::time::Time::ZERO));
+    for number in 0..3 {
+        watched.write(&format!("large-{number}"), 2000, None, "first");
+    }
+    let mut watch = watched.watch("watch=1&timeoutSeconds=600");
+    assert_eq!(events(&watched.next(&mut watch).0).len(), 1);
+    watched.clock.advance(Duration::from_secs(599));
+    assert_eq!(events(&watched.next(&mut watch).0).len(), 1);
+    assert!(watch.initial.is_some());
+    watched.clock.advance(Duration::from_secs(1));
+    let ended = watched.core.block_on(watch.next(&watched.clock));
+    assert!(ended.is_none());
+    assert!(watch.initial.is_none() && watch.changes.is_none());
+}
+
+#[test]
+fn a_watch_that_the_history_has_overtaken_gives_up_its_objects_when_another_begins() {
+    let watched = Watched::new();
+    let (first, _) = watched.write("large-0", 2000, None, "first");
+    watched.write("large-1", 2000, None, "first");
+    let mut slow = watched.watch("watch=1");
+    assert_eq!(events(&watched.next(&mut slow).0)[0].0, "ADDED");
+    let key = format!("{}a/large-1", POD_DISRUPTION_BUDGET.key_prefix());
+    let read = watched.store.get(&key, ReadRevision::Cached);
+    let held = watched.core.block_on(read).unwrap().unwrap();
+    watched.write("large-0", 2000, Some(first), "second");
+    watched.write("large-1", 2000, Some(held.revision), "second");
+    // After the age of the history, nothing of it is left.
+    let later = watched.clock.now().plus(Duration::from_secs(3600));
+    watched
+        .core
+        .block_on(watched.store.maintain(later))
+        .unwrap();
+    assert!(watched.store.floor() > held.revision);
+    assert_eq!(Arc::strong_count(&held), 2, "the slow watch has it");
+    let mut other = watched.watch("watch=1");
+    assert_eq!(Arc::strong_count(&held), 1);
+    let sent: Value = serde_json::from_slice(&watched.next(&mut slow).0).unwrap();
+    assert_eq!(
+        (&sent["type"], &sent["object"]["code"]),
+        (&json!("ERROR"), &json!(410))
+    );
+    assert_eq!(watched.core.block_on(slow.next(&watched.clock)), None);
+    assert_eq!(events(&watched.next(&mut other).0)[0].0, "ADDED");
 }
 
 #[test]
