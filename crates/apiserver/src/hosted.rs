@@ -47,7 +47,7 @@ use tokio::runtime::Handle;
 
 /// Decoding a body of more bytes than this takes milliseconds.
 const LARGE_BODY: usize = 32 << 10;
-/// How many heavy requests work at once; those that wait for I/O do not count.
+/// How many heavy requests begin at once, and how many others continue; those that wait for I/O do not count.
 const HEAVY_AT_ONCE: usize = 2;
 /// Encoding a list of more objects than this may take milliseconds.
 const MANY_OBJECTS: usize = 500;
@@ -97,6 +97,8 @@ pub struct Hosted {
     admin: Arc<dyn AdminEndpoints>,
     /// Bounds heavy requests, so that they do not occupy all threads.
     heavy: HeavyTurns,
+    /// The same for those that continue after they have waited for I/O.
+    heavy_continued: HeavyTurns,
     /// The memory for bodies of clients' requests.
     pub(crate) bodies: HostedBodies,
     /// Bounds the merged metrics that are in memory at a time.
@@ -154,6 +156,7 @@ impl Hosted {
             authorizer: settings.authorizer,
             admin: settings.admin,
             heavy: HeavyTurns::new(HEAVY_AT_ONCE),
+            heavy_continued: HeavyTurns::new(HEAVY_AT_ONCE),
             bodies: HostedBodies::new(settings.body_bytes),
             metrics_memory: MetricsMemory::default(),
             responses: settings.responses,
@@ -277,6 +280,7 @@ impl Hosted {
     pub(crate) fn heavy_worker(&self, request: &ApiRequest, control: &Handle) -> HeavyWorker {
         HeavyWorker {
             turns: self.heavy.clone(),
+            continued: self.heavy_continued.clone(),
             payer: request.user().name.clone(),
             runtime: control.clone(),
         }

@@ -2,6 +2,9 @@
 //!
 //! A turn that were kept for a whole request would be kept for as long as the store or the upstream takes to answer: a few requests
 //! that delete thousands of objects, one write after the other, would stop all heavy requests of all users for minutes.
+//!
+//! What continues has turns of its own, as many as what begins. So the response to a write does not come after what its own change
+//! makes others do, such as the events of watches, and requests that wait often delay none that begin.
 
 use std::{
     sync::Arc,
@@ -17,7 +20,10 @@ use tokio::{runtime::Handle, sync::Notify, task::JoinError};
 /// Whose turns they are, and where the work is done.
 #[derive(Clone, Debug)]
 pub(crate) struct HeavyWorker {
+    /// Those of requests that begin.
     pub(crate) turns: HeavyTurns,
+    /// Those of requests that have waited.
+    pub(crate) continued: HeavyTurns,
     /// The name of the user.
     pub(crate) payer: String,
     /// The runtime whose blocking pool does the work.
@@ -35,7 +41,7 @@ impl Wake for Woken {
 }
 
 impl HeavyWorker {
-    /// Waits for a turn.
+    /// Waits for a turn to begin.
     pub(crate) async fn turn(&self) -> Option<HeavyTurn> {
         self.turns.of(&self.payer, 1).await
     }
@@ -67,7 +73,7 @@ impl HeavyWorker {
                 return Ok(result);
             }
             woken.0.notified().await;
-            turn = self.turn().await;
+            turn = self.continued.of(&self.payer, 1).await;
         }
     }
 }
@@ -79,9 +85,10 @@ mod tests {
 
     use super::*;
 
-    fn worker(turns: &HeavyTurns, payer: &str) -> HeavyWorker {
+    fn worker(turns: &HeavyTurns, continued: &HeavyTurns, payer: &str) -> HeavyWorker {
         HeavyWorker {
             turns: turns.clone(),
+            continued: continued.clone(),
             payer: payer.to_owned(),
             runtime: Handle::current(),
         }
@@ -89,9 +96,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_has_no_turn_and_gets_another_to_continue() {
-        let turns = HeavyTurns::new(1);
+        let (turns, continued) = (HeavyTurns::new(1), HeavyTurns::new(1));
         let (began, answered) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-        let slow = worker(&turns, "slow");
+        let slow = worker(&turns, &continued, "slow");
         let turn = slow.turn().await;
         let (begins, answer) = (Arc::clone(&began), Arc::clone(&answered));
         let slow = tokio::spawn(slow.run(turn, async move {
@@ -100,20 +107,24 @@ mod tests {
             7
         }));
         drop(soon(began.acquire()).await);
-        let other = worker(&turns, "other");
+        let other = worker(&turns, &continued, "other");
         let turn = soon(other.turn()).await;
+        let continuing = continued.of("other", 1).await;
         answered.add_permits(1);
         tokio::task::yield_now().await;
         assert!(!slow.is_finished(), "it is not its turn");
-        assert_eq!(other.run(turn, async { 8 }).await.unwrap(), 8);
+        drop(continuing);
+        // Although all turns to begin are taken.
         assert_eq!(soon(slow).await.unwrap().unwrap(), 7);
+        assert_eq!(other.run(turn, async { 8 }).await.unwrap(), 8);
         assert!(soon(turns.of("next", 1)).await.is_some());
+        assert!(soon(continued.of("next", 1)).await.is_some());
     }
 
     #[tokio::test]
     async fn a_panic_gives_the_turn_back() {
         let turns = HeavyTurns::new(1);
-        let failing = worker(&turns, "a");
+        let failing = worker(&turns, &turns, "a");
         let turn = failing.turn().await;
         let failed = failing.run(turn, async { panic!("for the test") });
         assert!(failed.await.map(|()| 0).unwrap_err().is_panic());
