@@ -102,7 +102,7 @@ fn oversize_heads_are_refused() {
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: {}close\r\n\r\n",
         "a,".repeat(600)
     );
-    let statuses = refused(&[&long_target, &big, &many, &names].map(|head| head.as_bytes()));
+    let statuses = refused(&[&long_target, &big, &many, &names].map(String::as_bytes));
     assert_eq!(statuses, [414, 431, 431, 431]);
 }
 
