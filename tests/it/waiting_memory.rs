@@ -201,6 +201,40 @@ async fn heads_of_requests_whose_bodies_have_not_arrived_take_bounded_memory() {
     assert_long_heads_are_bounded(&process, |stream, token| send_large_head(stream, token, 9));
 }
 
+/// Spaces around a value are removed from it, and stay in memory as a part of the head.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heads_that_are_long_by_spaces_take_bounded_memory() {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
+    let process = gateway_of_two(&upstream, 100);
+    assert_long_heads_are_bounded(&process, |mut stream, token| {
+        let spaces = " ".repeat(500 << 10);
+        let head = format!(
+            "GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nX:{spaces}a\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream
+    });
+}
+
+/// The name of the server is no header over HTTP/2.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_authority_over_http2_is_charged() {
+    let upstream = TestUpstream::start(Speaks::Http1, |_| std::future::pending());
+    let process = gateway_of_two(&upstream, 100);
+    let stream = tokio::net::TcpStream::connect(process.address).await;
+    let (client, connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
+    tokio::spawn(connection);
+    let mut client = client.ready().await.unwrap();
+    let request = http::Request::get(format!("http://{}/a", "a".repeat(40_000)))
+        .header("authorization", "Bearer eve-token");
+    let open = client.send_request(request.body(()).unwrap(), true);
+    wait_until("it is charged", || {
+        (30_000..40_000).contains(&long_head_bytes(&process))
+    });
+    drop((open, client));
+    wait_until("it is given back", || long_head_bytes(&process) == 0);
+}
+
 /// A watch gives its seat back, and lasts for hours. The gateway removes the long line: its memory stays, as a part of the head.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_of_watches_take_bounded_memory_though_their_headers_are_removed() {

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, convert::Infallible, rc::Rc};
 
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use tower::Service;
@@ -38,6 +38,21 @@ enum Checked {
     Answered(Reply),
 }
 
+/// What a head takes in memory: its texts and lines, and of HTTP/1 all that was received, which is kept as a whole.
+fn head_bytes(uri: &Uri, lines: &CheckedLines<'_>, head: HeadCheck) -> usize {
+    let received = match head {
+        HeadCheck::Scanned(facts) => facts.bytes,
+        HeadCheck::TooLarge => 0,
+    };
+    let authority = uri
+        .authority()
+        .map_or(0, |authority| authority.as_str().len());
+    let target = uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    received.max(lines.bytes + authority + target)
+}
+
 impl<S> ConnectionService<S> {
     pub(super) fn new(core: Rc<ServeContext>, connection: Rc<ClientConnection>, stack: S) -> Self {
         Self {
@@ -51,26 +66,23 @@ impl<S> ConnectionService<S> {
     fn enter(&self, request: Request<Incoming>) -> (Rc<RequestContext>, Checked) {
         let lines = CheckedLines::of(request.headers());
         let audit_id = lines.audit_id.and_then(|id| parse_uuid(id.as_bytes()));
-        let target = request.uri().path_and_query();
+        let head = match &self.connection.messages {
+            None => HeadCheck::Scanned(HeadFacts::default()),
+            Some(messages) => messages.parsed(framing(request.body())),
+        };
         let mut context = RequestContext::new(
             request.method().clone(),
-            target.cloned(),
+            request.uri().path_and_query().cloned(),
             // The client's own, if that is a UUID.
             audit_id.unwrap_or_else(|| self.core.new_id()),
         );
-        context.head_bytes = lines.bytes + target.map_or(0, |target| target.as_str().len());
+        context.head_bytes = head_bytes(request.uri(), &lines, head);
         let context = Rc::new(context);
-        let head = match &self.connection.messages {
-            None => {
-                // hyper spawns the stream's task right after this call, in the same poll.
-                *self.connection.starting.borrow_mut() = Some(context.clone());
-                HeadCheck::Scanned(HeadFacts::default())
-            }
-            Some(messages) => {
-                *self.connection.in_progress.borrow_mut() = Some(context.clone());
-                messages.parsed(framing(request.body()))
-            }
-        };
+        match &self.connection.messages {
+            // hyper spawns the stream's task right after this call, in the same poll.
+            None => *self.connection.starting.borrow_mut() = Some(context.clone()),
+            Some(_) => *self.connection.in_progress.borrow_mut() = Some(context.clone()),
+        }
         let checked = self.check(&request, &lines, head);
         let expects_continue = lines.expects_continue();
         let (parts, body) = request.into_parts();

@@ -20,6 +20,8 @@ pub(crate) struct HeadFacts {
     pub(crate) has_content_length: bool,
     /// How many lines it has, without empty ones.
     pub(crate) lines: usize,
+    /// How many bytes it has, with empty lines before it and the spaces around values.
+    pub(crate) bytes: usize,
 }
 
 /// Searches for the end of one head.
@@ -48,11 +50,13 @@ impl HeadScanner {
             self.add(&bytes[from..end]);
             from = end + 1;
             if self.line_ends() {
+                self.facts.bytes += from;
                 let facts = std::mem::take(self).facts;
                 return Some((from, facts));
             }
         }
         self.add(&bytes[from..]);
+        self.facts.bytes += bytes.len();
         None
     }
 
@@ -142,6 +146,7 @@ mod tests {
     fn the_lines_of_one_head_are_counted_without_empty_ones() {
         let two = b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\nX: b\r\n";
         assert_eq!(facts(two).lines, 2);
+        assert_eq!(facts(two).bytes, 29);
         assert_eq!(facts(b"GET / HTTP/1.0\n\n").lines, 1);
     }
 
