@@ -34,7 +34,7 @@ use fairgate_apihttp::{
     status_error::StatusError,
 };
 use fairgate_base::{
-    account::{BytesHeld, HeavyTurns},
+    account::{ByteBudget, BytesHeld, HeavyTurns},
     clock::Clock,
 };
 use fairgate_call::{ResponseMemory, ResponseShare};
@@ -49,6 +49,12 @@ use tokio::runtime::Handle;
 const LARGE_BODY: usize = 32 << 10;
 /// How many heavy requests begin at once, and how many others continue; those that wait for I/O do not count.
 const HEAVY_AT_ONCE: usize = 2;
+/// What heavy requests that wait for I/O may have decoded, in bytes. Others keep their turns while they wait.
+const HEAVY_WAITING_BYTES: usize = 128 << 20;
+/// How many times as much memory a request has decoded as the texts that it reads, at most: two objects, each a tree.
+const DECODED_TIMES: usize = 16;
+/// The longest object that the stores take, about.
+const LONGEST_OBJECT: usize = 3 << 19;
 /// Encoding a list of more objects than this may take milliseconds.
 const MANY_OBJECTS: usize = 500;
 /// The same for the bytes of the objects.
@@ -99,6 +105,8 @@ pub struct Hosted {
     heavy: HeavyTurns,
     /// The same for those that continue after they have waited for I/O.
     heavy_continued: HeavyTurns,
+    /// What those have decoded that wait.
+    heavy_waiting: Arc<ByteBudget>,
     /// The memory for bodies of clients' requests.
     pub(crate) bodies: HostedBodies,
     /// Bounds the merged metrics that are in memory at a time.
@@ -157,6 +165,7 @@ impl Hosted {
             admin: settings.admin,
             heavy: HeavyTurns::new(HEAVY_AT_ONCE),
             heavy_continued: HeavyTurns::new(HEAVY_AT_ONCE),
+            heavy_waiting: ByteBudget::new(HEAVY_WAITING_BYTES),
             bodies: HostedBodies::new(settings.body_bytes),
             metrics_memory: MetricsMemory::default(),
             responses: settings.responses,
@@ -281,9 +290,22 @@ impl Hosted {
         HeavyWorker {
             turns: self.heavy.clone(),
             continued: self.heavy_continued.clone(),
-            payer: request.user().name.clone(),
+            waiting: self.heavy_waiting.share(&request.digest.user),
+            decoded_bytes: DECODED_TIMES * self.read_bytes(request),
             runtime: control.clone(),
         }
+    }
+
+    /// About how many bytes of text a heavy request decodes at a time. A collection is deleted one object after the other.
+    fn read_bytes(&self, request: &ApiRequest) -> usize {
+        let body = request.body.as_ref().map_or(0, Bytes::len);
+        let verb = &request.digest.info.verb;
+        let stored = match route(&self.state.kinds, &request.path) {
+            Route::Objects(place) if place.name.is_empty() => 0,
+            Route::Objects(place) if self.has_large_objects(verb, &place) => LONGEST_OBJECT,
+            _ => LARGE_OBJECT,
+        };
+        body + stored
     }
 
     /// Where the watches of `user` have large objects decoded: what is heavy takes turns, and the memory is that for responses.

@@ -2,7 +2,7 @@
 //!
 //! Nobody pays for them, as the store has them, too: those that were replaced meanwhile are in its history. Once the history begins
 //! later than a watch, the watch has missed changes, and its objects may be in memory for it alone, for as long as its client takes to
-//! read them. Such objects are given up when the next watch begins. So what watches keep beside the store and its history is at most
+//! read them. Such objects are given up when the next watch begins that has objects to send. So what watches keep beside the store and its history is at most
 //! what there was when the last of them began.
 
 use std::{
