@@ -71,7 +71,7 @@ impl AdmissionSide {
         let may_read = match &unevaluated {
             // Where memory is lacking, nothing is read for that.
             Unevaluated::Refused(refused) => refused.reason != reasons::NO_ROOM,
-            unevaluated => matches!(unevaluated, Unevaluated::Failed(_)),
+            unevaluated => matches!(unevaluated, Unevaluated::Failed(_) | Unevaluated::Absent),
         };
         if may_read {
             let refused = match self.earlier_refusal(&call, evaluation, None, until).await {
@@ -102,10 +102,7 @@ impl AdmissionSide {
         let refused = match unevaluated {
             Unevaluated::Refused(refused) => *refused,
             // Forwarded, it would be carried out on an object that was created meanwhile, and that no policy has seen.
-            Unevaluated::Absent => {
-                let authorized = self.authorized(&call, evaluation, until).await;
-                authorized.err().unwrap_or_else(|| evaluation.absent())
-            }
+            Unevaluated::Absent => evaluation.absent(),
             Unevaluated::Inner(refusal) => return Err(refusal),
             Unevaluated::Lacking(lack) => lacking(lack, evaluation),
             Unevaluated::Failed(why) => {

@@ -1,8 +1,8 @@
 //! Writes of objects that do not exist.
 //!
 //! The API has no condition for that, and forwarded, a write would be carried out on an object that was created meanwhile, and
-//! that no policy has seen. So the gateway answers itself what the server would. A PUT was evaluated as a creation: it is forwarded
-//! without the guard. Only a server-side apply is forwarded with the guard, too, with a version that no object has: it creates the object,
+//! that no policy has seen. So the gateway answers itself what the server would. A PUT was evaluated as a creation, so where `admission.guard`
+//! is off it is forwarded. Only a server-side apply is forwarded with the guard, too, with a version that no object has: it creates the object,
 //! and is a conflict if there is one.
 
 use crate::{

@@ -1,4 +1,5 @@
-//! The resources of Kubernetes itself, for requests that come before the upstream's discovery could be read.
+//! The resources of Kubernetes itself, for requests that come before the upstream's discovery could be read, or that are about what it does not
+//! list.
 //!
 //! Their kinds and scopes are the same on all servers. Which versions a server has is not: only discovery knows what a policy about
 //! another version is about.

@@ -287,6 +287,12 @@ fn patches_are_applied_to_the_stored_object() {
             .json("PATCH", &absent, &json!({"spec": {"replicas": 4}}))
             .await;
         assert_eq!(got.code, 404);
+        // What is wrong with the request comes first, as in a server.
+        let wrong = format!("{absent}?fieldValidation=wrong");
+        let got = world
+            .json("PATCH", &wrong, &json!({"spec": {"replicas": 4}}))
+            .await;
+        assert_eq!(got.code, 422, "{got:?}");
         let absent = |sent: &Sent| sent.target.contains("/absent");
         assert!(
             !world.sent().iter().any(absent),
