@@ -4,10 +4,10 @@
 //! no such keys, and would look for the mistake in the wrong file.
 
 /// What is said in a message of a gateway, and what is said here.
-pub(super) type Wording = [(&'static str, &'static str); 6];
+pub(super) type Wording = [(&'static str, &'static str)];
 
 /// With the arguments of `--server`.
-pub(super) const BY_ARGUMENTS: Wording = [
+pub(super) const BY_ARGUMENTS: [(&str, &str); 7] = [
     (
         "set upstream.tlsServerName to a name that it has",
         "write a name that it has in --server",
@@ -16,11 +16,12 @@ pub(super) const BY_ARGUMENTS: Wording = [
     ("upstream.clientCertificate", "the client certificate"),
     ("upstream.url", "--server"),
     ("timeouts.upstreamConnect", "the time limit"),
+    ("the gateway's certificate", "the client's certificate"),
     ("; check that the API server runs and listens there", ""),
 ];
 
 /// With a kubeconfig.
-pub(super) const BY_KUBECONFIG: Wording = [
+pub(super) const BY_KUBECONFIG: [(&str, &str); 6] = [
     (
         "upstream.tlsServerName",
         "tls-server-name in the kubeconfig",
