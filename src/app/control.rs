@@ -2,7 +2,6 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-use arc_swap::ArcSwap;
 use tokio::{
     runtime::Handle,
     signal::unix::{SignalKind, signal},
@@ -11,6 +10,7 @@ use tokio::{
 use super::{
     ServeError,
     admission::{AdmissionPolicies, type_checks},
+    client_rules::ClientRules,
     event_metrics,
     evictions::disruption::Disruption,
     fleet::Fleet,
@@ -32,9 +32,9 @@ use fairgate_observe::{
 };
 use fairgate_policy_sources::PolicyArea;
 use fairgate_proxy::{
-    auth::{TokenReviews, layer::AuthRules},
+    auth::TokenReviews,
     fairness::FlowControl,
-    serve::{BindError, DrainPhase, Offence, tls::ServingTls},
+    serve::{BindError, DrainPhase, Offence},
 };
 
 /// What the control tasks need.
@@ -42,10 +42,8 @@ pub(super) struct ControlTasks {
     pub(super) config: Config,
     pub(super) path: Option<PathBuf>,
     pub(super) flow_control: Arc<FlowControl>,
-    pub(super) rules: Arc<ArcSwap<AuthRules>>,
+    pub(super) rules: ClientRules,
     pub(super) reviews: Option<TokenReviews>,
-    /// TLS of the main port.
-    pub(super) tls: Option<ServingTls>,
     pub(super) policies: Policies,
     pub(super) hosting: Option<HostedApi>,
     pub(super) admission: Option<AdmissionPolicies>,
@@ -94,8 +92,6 @@ impl ControlTasks {
         if let Some(hosting) = &self.hosting {
             hosting.serve_on_main_port(&view);
         }
-        let secure_admin = self.secure_admin.as_ref().and_then(SecureAdmin::tls);
-        let serving = self.tls.take().into_iter().chain(secure_admin);
         let applier = self.applier(&control);
         let admin = self.start_admin_ports(gateway, view)?;
         let upstream = settings::upstream_name(&self.config);
@@ -132,7 +128,6 @@ impl ControlTasks {
             path: self.path,
             rules: self.rules,
             reviews: self.reviews,
-            serving: serving.collect(),
             servers,
             applier,
             nudge,

@@ -9,6 +9,7 @@
 
 mod access_reviews;
 mod admission;
+mod client_rules;
 mod control;
 pub(crate) mod data_directory;
 pub mod demo_gateway;
@@ -43,6 +44,7 @@ pub(crate) use fleet::{FleetSeats, no_seats};
 pub use runtimes::{AppSettings, CoreContext, Gateway, Runtimes, StartError};
 
 use admission::AdmissionPolicies;
+use client_rules::ClientRules;
 use control::{AdminAddresses, ControlTasks};
 use evictions::disruption::Disruption;
 use fairgate_admission_layer::{
@@ -201,7 +203,6 @@ where
         forward: ForwardParts::new(&config, &upstream.endpoint, servers, credential, metrics)?,
     };
     let secure_admin = SecureAdmin::new(&config, &access, &clients, &clock, metrics, control)?;
-    let tls = access.serve.tls.clone();
     let app = app_settings(&config, access.serve);
     let mut gateway = Gateway::start(app, runtimes, build_stack(parts, layer))?;
     evictions::attach(evictor.as_ref(), &gateway, &telemetry);
@@ -213,9 +214,10 @@ where
         config,
         path,
         flow_control: Arc::clone(&flow_control),
-        rules: access.rules,
+        rules: access
+            .rules
+            .with(secure_admin.as_ref().and_then(SecureAdmin::tls)),
         reviews: access.reviews,
-        tls,
         policies,
         hosting,
         admission,
@@ -257,7 +259,7 @@ fn load_policies(
 /// How clients are served and authenticated.
 struct ClientAccess {
     reviews: Option<TokenReviews>,
-    rules: Arc<ArcSwap<AuthRules>>,
+    rules: ClientRules,
     /// What requests may take whose tokens are being reviewed.
     waiting: Arc<ByteBudget>,
     certificate: Option<ServingCertificate>,
@@ -287,7 +289,7 @@ impl ClientAccess {
         event_metrics::token_review_bytes(telemetry.metrics(), &waiting);
         Ok(Self {
             reviews,
-            rules: Arc::new(ArcSwap::from_pointee(rules)),
+            rules: ClientRules::new(rules, serve.tls.clone()),
             waiting,
             certificate,
             serve,
@@ -296,7 +298,7 @@ impl ClientAccess {
 
     /// The rules of authentication, and what requests may take whose tokens are reviewed.
     fn auth(&self) -> (Arc<ArcSwap<AuthRules>>, Arc<ByteBudget>) {
-        (Arc::clone(&self.rules), Arc::clone(&self.waiting))
+        (Arc::clone(self.rules.shared()), Arc::clone(&self.waiting))
     }
 }
 

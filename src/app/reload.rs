@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use arc_swap::ArcSwap;
 use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 use super::{
+    client_rules::ClientRules,
     policies::{
         Applier, ConfiguredSource, following::follow, last_good::name_of_directory, policy_report,
     },
@@ -20,10 +20,7 @@ use fairgate_policy_sources::{
     files::{self, FileSource},
     log_finding,
 };
-use fairgate_proxy::{
-    auth::{TokenReviews, layer::AuthRules},
-    serve::tls::ServingTls,
-};
+use fairgate_proxy::auth::TokenReviews;
 use fairgate_upstream::servers::UpstreamServers;
 
 /// Reloads the configuration at each SIGHUP.
@@ -33,10 +30,8 @@ pub(super) struct Reload {
     /// The configuration that was read last.
     pub(super) config: Config,
     pub(super) path: Option<PathBuf>,
-    pub(super) rules: Arc<ArcSwap<AuthRules>>,
+    pub(super) rules: ClientRules,
     pub(super) reviews: Option<TokenReviews>,
-    /// TLS of the ports whose clients may authenticate by certificates.
-    pub(super) serving: Vec<ServingTls>,
     /// The servers behind the gateway, if there are several.
     pub(super) servers: Option<Arc<UpstreamServers>>,
     pub(super) applier: Applier,
@@ -161,12 +156,7 @@ impl Reload {
         if !applied {
             return false;
         }
-        for tls in &self.serving {
-            if let Err(error) = tls.announce(rules.authentication.authorities()) {
-                tracing::error!(%error, "clients are still told the certificate authorities of before");
-            }
-        }
-        self.rules.store(Arc::new(rules));
+        self.rules.replace(rules);
         if let Some(servers) = &self.servers {
             // Servers with seats of their own keep them.
             servers.share_seats(new.flow_control.total_seats);

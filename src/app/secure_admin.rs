@@ -78,9 +78,9 @@ impl SecureAdmin {
         let Some(certificate) = own.as_ref().or(main.certificate.as_ref()) else {
             return Ok(None);
         };
-        let authorities = main.rules.load().authentication.authorities();
+        let authorities = main.rules.shared().load().authentication.authorities();
         let tls = settings::serving_tls(TLS, certificate, authorities)?;
-        let (rules, waiting) = (Arc::clone(&main.rules), Arc::clone(&main.waiting));
+        let (rules, waiting) = (Arc::clone(main.rules.shared()), Arc::clone(&main.waiting));
         let main = &main.serve;
         let connections = main.connections.min(MAX_CONNECTIONS);
         Ok(Some(Self {

@@ -110,11 +110,11 @@ fn executes(gate: &Rc<Gate>, call: &Call) -> Seat {
     seat
 }
 
-fn waits(gate: &Rc<Gate>, call: &Call) -> Box<QueuedRequest> {
+fn waits(gate: &Rc<Gate>, call: &Call) -> QueuedRequest {
     let AdmissionOutcome::Queued(queued) = gate.admit(call) else {
         panic!("it may wait");
     };
-    queued
+    *queued
 }
 
 fn is_pending(queued: &mut QueuedRequest) -> bool {
@@ -165,7 +165,7 @@ fn a_request_that_may_not_wait_takes_the_place_of_nobody() {
             panic!("there is no room for its body");
         };
         assert_eq!(rejection.reason, RejectReason::QueueFull);
-        assert!(waiting.iter_mut().all(|queued| is_pending(queued)));
+        assert!(waiting.iter_mut().all(is_pending));
         assert_eq!(
             (summary(&gate).waiting, gate.flow_control().queued()),
             (4, 4)

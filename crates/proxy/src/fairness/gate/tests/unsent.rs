@@ -16,7 +16,7 @@ use crate::fairness::FairnessLayer;
 const SEMANTICS: [Semantics; 2] = [Semantics::Improved, Semantics::Compatible];
 
 /// The work that the level assumes of a request of one seat, of which nothing else is known, when it begins to wait.
-fn assumed_work(gate: &Rc<Gate>, user: &str) -> (Box<QueuedRequest>, SeatSeconds) {
+fn assumed_work(gate: &Rc<Gate>, user: &str) -> (QueuedRequest, SeatSeconds) {
     let queued = waits(gate, &get(gate, user));
     let requests = level(gate).inspect(QueueSet::requests);
     let waiting = requests.iter().map(|request| &request.entry);
