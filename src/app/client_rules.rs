@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::secure_admin::SecureAdmin;
 use arc_swap::ArcSwap;
 use fairgate_proxy::{auth::layer::AuthRules, serve::tls::ServingTls};
 
@@ -21,9 +22,9 @@ impl ClientRules {
         }
     }
 
-    /// Also for a port with this TLS.
-    pub(super) fn with(mut self, serving: Option<ServingTls>) -> Self {
-        self.serving.extend(serving);
+    /// Also for the secure admin port, if there is one.
+    pub(super) fn with(mut self, port: Option<&SecureAdmin>) -> Self {
+        self.serving.extend(port.and_then(SecureAdmin::tls));
         self
     }
 

@@ -214,9 +214,7 @@ where
         config,
         path,
         flow_control: Arc::clone(&flow_control),
-        rules: access
-            .rules
-            .with(secure_admin.as_ref().and_then(SecureAdmin::tls)),
+        rules: access.rules.with(secure_admin.as_ref()),
         reviews: access.reviews,
         policies,
         hosting,

@@ -209,7 +209,7 @@ async fn heads_that_are_long_by_spaces_take_bounded_memory() {
     assert_long_heads_are_bounded(&process, |mut stream, token| {
         let spaces = " ".repeat(500 << 10);
         let head = format!(
-            "GET /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nX:{spaces}a\r\n\r\n"
+            "POST /a HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: 9\r\nX:{spaces}a\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         stream
@@ -225,9 +225,9 @@ async fn a_long_authority_over_http2_is_charged() {
     let (client, connection) = h2::client::handshake(stream.unwrap()).await.unwrap();
     tokio::spawn(connection);
     let mut client = client.ready().await.unwrap();
-    let request = http::Request::get(format!("http://{}/a", "a".repeat(40_000)))
+    let request = http::Request::post(format!("http://{}/a", "a".repeat(40_000)))
         .header("authorization", "Bearer eve-token");
-    let open = client.send_request(request.body(()).unwrap(), true);
+    let open = client.send_request(request.body(()).unwrap(), false);
     wait_until("it is charged", || {
         (30_000..40_000).contains(&long_head_bytes(&process))
     });
