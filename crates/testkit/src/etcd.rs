@@ -12,6 +12,7 @@ use std::{
 };
 
 use etcd_client::Client;
+use tokio::net::TcpStream;
 
 /// The variable that names the program.
 pub const PROGRAM: &str = "FAIRGATE_ETCD";
@@ -100,6 +101,20 @@ impl EtcdServer {
     /// The URL for clients, without TLS.
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.ports.0)
+    }
+
+    /// Waits until it accepts connections. Whoever connects after that waits until it serves, also by TLS.
+    pub async fn listens(&self) {
+        for _ in 0..300 {
+            if TcpStream::connect(("127.0.0.1", self.ports.0))
+                .await
+                .is_ok()
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("etcd does not listen");
     }
 
     /// A client, once the server responds.

@@ -228,6 +228,8 @@ async fn a_certificate_of_etcd_that_is_renewed_with_its_authority_needs_no_new_s
         "--key-file".to_owned(),
         key,
     ]);
+    // A gateway that starts before it says that it cannot be reached.
+    etcd.listens().await;
     let endpoint = etcd.endpoint().replace("http:", "https:");
     let store = format!(
         "store: {{type: etcd, etcd: {{endpoints: ['{endpoint}'], caFile: etcd-ca.pem}}}}\n"
