@@ -1,6 +1,6 @@
 //! The strict reader, for what people write for fairgate.
 
-use std::fmt;
+use std::{cell::OnceCell, fmt};
 
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -22,14 +22,24 @@ pub fn documents(text: &[u8]) -> Result<Vec<Value>, YamlError> {
     // Before the library sees the text: its scanner runs ahead of every bound that a visitor could set.
     check_depth(text)?;
     let budget = ExpansionBudget::of(text);
+    let doubled = OnceCell::new();
     let mut documents = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
-        let value = (StrictVisitor { budget: &budget })
-            .deserialize(document)
-            .map_err(|error| YamlError::Syntax {
+        let visitor = StrictVisitor {
+            budget: &budget,
+            doubled: &doubled,
+        };
+        let value = visitor.deserialize(document).map_err(|error| {
+            let second = doubled.get().and_then(|key| second_line(key, &error, text));
+            let message = second.map_or_else(
+                || said(&error, text),
+                |line| format!("{}, again at line {line}", without_location(&error)),
+            );
+            YamlError::Syntax {
                 document: index + 1,
-                message: said(&error, text),
-            })?;
+                message,
+            }
+        })?;
         if !value.is_null() {
             documents.push(value);
         }
@@ -49,6 +59,47 @@ pub(super) fn said(error: &serde_yaml::Error, text: &str) -> String {
     format!("{error}{hint}")
 }
 
+/// The line, counted from 1, on which a key stands for the second time in the mapping that the error is about: the parser tells where
+/// that mapping begins. `None` if it is not written with one key on a line.
+fn second_line(key: &str, error: &serde_yaml::Error, text: &str) -> Option<usize> {
+    let begin = error.location()?;
+    let indent = begin.column().checked_sub(1)?;
+    let is_key = |line: &str| {
+        let rest = line.strip_prefix(key).or_else(|| {
+            let inner = line.strip_prefix(['"', '\''])?;
+            inner.strip_prefix(key)?.strip_prefix(['"', '\''])
+        });
+        rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+    };
+    let lines = text.lines().enumerate().skip(begin.line().checked_sub(1)?);
+    let of_mapping = lines.enumerate().map_while(|(passed, (at, line))| {
+        let own = line.trim_start();
+        let before = line.len() - own.len();
+        // The mapping may begin behind the dash of a list.
+        let key_column = if passed == 0 {
+            line.get(indent..)?
+        } else if own.is_empty() || own.starts_with('#') || before > indent {
+            ""
+        } else if before == indent {
+            own
+        } else {
+            return None;
+        };
+        Some((at + 1, key_column))
+    });
+    let mut found = of_mapping.filter(|(_, line)| is_key(line));
+    found.nth(1).map(|(at, _)| at)
+}
+
+/// What the error says, without the place that the parser adds: that where the mapping begins.
+fn without_location(error: &serde_yaml::Error) -> String {
+    let text = error.to_string();
+    let place = error.location().map_or_else(String::new, |at| {
+        format!(" at line {} column {}", at.line(), at.column())
+    });
+    text.strip_suffix(&*place).unwrap_or(&text).to_owned()
+}
+
 /// `text` as one JSON value, as `kubectl -o json` prints it; `None` if it is anything else. This is much faster than
 /// to read JSON as YAML.
 fn json(text: &str) -> Option<Value> {
@@ -56,9 +107,12 @@ fn json(text: &str) -> Option<Value> {
         return None;
     }
     // JSON has no aliases, so a value is never larger than its text.
-    let budget = ExpansionBudget::unlimited();
+    let visitor = StrictVisitor {
+        budget: &ExpansionBudget::unlimited(),
+        doubled: &OnceCell::new(),
+    };
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = (StrictVisitor { budget: &budget })
+    let value = visitor
         .deserialize(&mut deserializer)
         // An error is no JSON: the text may be a flow mapping of YAML, and if not, the reader of YAML names the line.
         .ok()?;
@@ -72,6 +126,8 @@ const TOO_LONG_NUMBER: &str = "a whole number of more than 64 bits (text needs q
 #[derive(Clone, Copy)]
 struct StrictVisitor<'a> {
     budget: &'a ExpansionBudget,
+    /// The key that was found twice.
+    doubled: &'a OnceCell<String>,
 }
 
 impl<'de> DeserializeSeed<'de> for StrictVisitor<'_> {
@@ -152,7 +208,9 @@ impl<'de> Visitor<'de> for StrictVisitor<'_> {
             };
             let value = map.next_value_seed(self)?;
             if values.contains_key(&key) {
-                return Err(de::Error::custom(format!("key {key:?} is given twice")));
+                let error = de::Error::custom(format!("key {key:?} is given twice"));
+                self.doubled.get_or_init(|| key);
+                return Err(error);
             }
             values.insert(key, value);
         }
@@ -212,6 +270,29 @@ mod tests {
         for text in [&b"a: 1\na: 2\n"[..], b"{\"a\": 1, \"a\": 2}"] {
             let error = documents(text).unwrap_err().to_string();
             assert!(error.contains("\"a\" is given twice"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_key_given_twice_is_found_by_its_line() {
+        for (text, line) in [
+            ("a: 1\nb: 2\na: 3\n", Some(3)),
+            ("# why\na: 1\n\n# more\n'a': 3\n", Some(5)),
+            ("a:\n  b: 1\n  c:\n  - b: 7\n  b: 2\n", Some(5)),
+            ("a:\n- b: 1\n  c: 2\n  b: 3\nb: 4\n", Some(4)),
+            ("x: 1\n---\na: 1\na: 2\n", Some(4)),
+            ("a: |\n  a: 1\na: 2\n", Some(3)),
+            ("{a: 1, a: 2}\n", None),
+            ("b:\n  {a: 1,\n  a: 2}\n", None),
+        ] {
+            let error = documents(text.as_bytes()).unwrap_err().to_string();
+            let again = line.map(|line| format!("again at line {line}"));
+            let says = |what: &str| error.contains(what);
+            assert!(
+                says("is given twice") && again.as_deref().is_none_or(says),
+                "{text:?}: {error}"
+            );
+            assert!(again.is_some() || !says("again"), "{text:?}: {error}");
         }
     }
 
