@@ -22,7 +22,7 @@ use fairgate_core::{
     },
     digest::{RequestDigest, RequestInfo, User, readable},
 };
-use fairgate_policy_cli::{CommandOutcome, CommandStreams, OutputFormat};
+use fairgate_policy_cli::{CommandOutcome, CommandStreams, MisnamedArgs, OutputFormat};
 
 /// The methods of HTTP (RFC 9110, RFC 5789). Servers take others, too, but to explain one is a typing error.
 const METHODS: [&str; 9] = [
@@ -54,6 +54,8 @@ pub struct ExplainArgs {
     /// A group of the user; can be repeated.
     #[arg(long = "as-group", value_name = "GROUP")]
     groups: Vec<String>,
+    #[command(flatten)]
+    _misnamed: MisnamedArgs,
     /// The HTTP method, in upper case.
     #[arg(value_name = "METHOD", value_parser = METHODS)]
     method: String,

@@ -38,7 +38,7 @@ use std::io;
 
 use clap::Subcommand;
 
-pub use command::{CommandOutcome, CommandStreams, OutputFormat};
+pub use command::{CommandOutcome, CommandStreams, MisnamedArgs, OutputFormat};
 pub use flow_rules::misspelt_rules;
 pub use review::review;
 pub use text::write_finding;

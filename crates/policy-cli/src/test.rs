@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::command::{CommandOutcome, CommandStreams};
+use crate::command::{CommandOutcome, CommandStreams, MisnamedArgs};
 use crate::{
     bundle::{CompiledBundle, PolicyBundle},
     cases::{self, TestCase},
@@ -94,6 +94,8 @@ pub(super) struct TestArgs {
     /// A group of the user; can be repeated. Groups are exactly those given.
     #[arg(long = "as-group", value_name = "GROUP", requires = "user")]
     groups: Vec<String>,
+    #[command(flatten)]
+    _misnamed: MisnamedArgs,
     /// What the requests do. The default is UPDATE for objects that --old has, and CREATE for others.
     #[arg(long, value_enum)]
     operation: Option<OperationArg>,
