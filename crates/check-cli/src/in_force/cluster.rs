@@ -15,7 +15,7 @@ use tower::{BoxError, Layer as _, util::MapErr};
 
 use super::{
     NotRead, ServerUrl,
-    connecting::{BY_KUBECONFIG, in_words},
+    connecting::{BY_KUBECONFIG, in_words, with_remedy},
     kubeconfig, one_line, run,
 };
 use fairgate_base::clock::Clock;
@@ -110,8 +110,9 @@ fn not_listed(url: &ServerUrl, error: &PolicyListError) -> NotRead {
         }
         kube::Error::Service(error) => {
             let reason = fairgate_upstream::client::with_causes(&**error);
-            let remedy = "see whether the server of this context is reachable from here";
-            NotRead::new(asked, in_words(&reason, &BY_KUBECONFIG), remedy)
+            let otherwise = "see whether the server of this context is reachable from here";
+            let (message, remedy) = with_remedy(&in_words(&reason, &BY_KUBECONFIG), otherwise);
+            NotRead::new(asked, message, remedy)
         }
         // Their texts may quote the response.
         _ => NotRead::new(

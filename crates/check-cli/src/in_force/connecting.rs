@@ -42,6 +42,12 @@ pub(super) fn in_words(message: &str, wording: &Wording) -> String {
     wording.iter().fold(message.to_owned(), replaced)
 }
 
+/// What happened, and what to do: what the message itself says about it, which knows more than `otherwise`.
+pub(super) fn with_remedy(message: &str, otherwise: &str) -> (String, String) {
+    let (happened, remedy) = message.rsplit_once("; ").unwrap_or((message, otherwise));
+    (happened.to_owned(), remedy.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use std::{io, sync::Arc};
@@ -49,6 +55,20 @@ mod tests {
     use fairgate_upstream::dial_error::DialError;
 
     use super::*;
+
+    #[test]
+    fn what_a_message_says_to_do_is_not_followed_by_something_else() {
+        let error = DialError::ExpectsTls { url: "h:1".into() };
+        let message = in_words(&error.to_string(), &BY_ARGUMENTS);
+        let (happened, remedy) = with_remedy(&message, "see whether it listens");
+        assert_eq!(happened, "h:1: the server speaks TLS");
+        assert_eq!(
+            remedy,
+            "write https:// in --server, with --certificate-authority"
+        );
+        let (_, remedy) = with_remedy("h:1: cannot connect: no", "see whether it listens");
+        assert_eq!(remedy, "see whether it listens");
+    }
 
     #[test]
     fn what_keeps_a_command_from_connecting_names_what_it_was_given() {

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header::AUTHORIZATION, uri::PathA
 
 use super::{
     NotRead, ServerUrl, certificates,
-    connecting::{BY_ARGUMENTS, in_words},
+    connecting::{BY_ARGUMENTS, in_words, with_remedy},
     run, status_message,
 };
 use fairgate_policy_sources::policy_in_force::{PATH, PolicyInForce};
@@ -60,8 +60,11 @@ pub(crate) fn read(url: &str, args: &ServerArgs) -> Result<(PolicyInForce, Strin
         let path = PathAndQuery::from_static(PATH);
         let answer = client.get(path, "application/json", MAX_BYTES).await;
         let (status, body) = answer.map_err(|error| {
-            let remedy = "see whether a gateway listens there: admin.address of its configuration";
-            NotRead::new(&asked, in_words(&error.to_string(), &BY_ARGUMENTS), remedy)
+            let message = in_words(&error.to_string(), &BY_ARGUMENTS);
+            let otherwise =
+                "see whether a gateway listens there: admin.address of its configuration";
+            let (message, remedy) = with_remedy(&message, otherwise);
+            NotRead::new(&asked, message, remedy)
         })?;
         policy_of(&asked, status, &body)
     })?;
