@@ -210,9 +210,24 @@ fn is_name(name: &[u8]) -> bool {
 
 /// Letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
 fn has_name_form(name: &[u8]) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let inner = |byte: u8| IS_IN_NAME[usize::from(byte)];
     has_form(name, |byte| byte.is_ascii_alphanumeric(), inner)
 }
+
+/// Whether a byte may stand in a name. A table, since the keys and values of every label selector are looked at byte by byte.
+static IS_IN_NAME: [bool; 256] = {
+    let mut is_in_name = [false; 256];
+    let mut byte = u8::MIN;
+    loop {
+        is_in_name[byte as usize] =
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if byte == u8::MAX {
+            break;
+        }
+        byte += 1;
+    }
+    is_in_name
+};
 
 /// DNS labels, separated by dots.
 fn has_subdomain_form(name: &[u8]) -> bool {

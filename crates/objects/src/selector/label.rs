@@ -66,7 +66,10 @@ impl LabelSelector {
             let Some(requirement) = requirement.map_err(message)? else {
                 break;
             };
-            let (key, operator) = (text(requirement.key), requirement.operator);
+            let (key, operator) = (
+                String::from_utf8_lossy(requirement.key),
+                requirement.operator,
+            );
             check_values(&key, operator, &values).map_err(in_requirement)?;
             rules.add(&key, operator, values);
         }
@@ -310,9 +313,9 @@ fn check_value(
         let rule = "for 'Gt', 'Lt' operators, the value must be an integer";
         mistakes.push(invalid(&format!("values[{index}]"), value, rule));
     }
-    let wrong = names::label_value(value);
-    if !wrong.is_empty() {
+    if !names::is_label_value(value.as_bytes()) {
         let field = format!("values[{index}][{key}]");
+        let wrong = names::label_value(value);
         mistakes.push(invalid(&field, value, &wrong.join("; ")));
     }
 }

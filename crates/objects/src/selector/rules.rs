@@ -253,7 +253,10 @@ impl Rule<BTreeSet<String>> {
 }
 
 fn packed_values(code: u8, values: &BTreeSet<String>) -> Vec<u8> {
-    let mut packed = vec![code];
+    // A value takes the byte of its length, too.
+    let length: usize = values.iter().map(|value| 1 + value.len()).sum();
+    let mut packed = Vec::with_capacity(1 + length);
+    packed.push(code);
     for value in values {
         push(&mut packed, value.as_bytes());
     }
