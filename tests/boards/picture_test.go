@@ -32,6 +32,16 @@ const (
 // Colours that differ for most readers who see colours differently, too (Okabe and Ito).
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a7a00", "#000000"}
 
+// A palette has the colours of a board: a name has the same one on every panel.
+type palette map[string]string
+
+func (p palette) of(name string) string {
+	if p[name] == "" {
+		p[name] = colours[len(p)%len(colours)]
+	}
+	return p[name]
+}
+
 type series struct {
 	name   string
 	points [][2]float64
@@ -41,6 +51,7 @@ type series struct {
 func (p *prometheus) draw(t *testing.T, directory, prefix string, variables *strings.Replacer, begun time.Time) {
 	for uid, board := range boardFiles(t) {
 		var page strings.Builder
+		palette := palette{}
 		fmt.Fprintf(&page, "<!doctype html><meta charset=utf-8><title>%s</title><style>body{font:13px sans-serif;margin:12px;position:relative}"+
 			".p{position:absolute;box-sizing:border-box;padding:4px}.s{font-size:30px;text-align:center;padding:12px 0;margin-top:4px;border-radius:4px}.n{font-size:18px;color:#777;text-align:center;padding:16px 0}"+
 			"small{display:block;line-height:15px;overflow:hidden;max-height:45px}table{border-collapse:collapse;width:100%%}td,th{text-align:left;padding:3px 8px;border-bottom:1px solid #ddd}</style>"+
@@ -59,7 +70,7 @@ func (p *prometheus) draw(t *testing.T, directory, prefix string, variables *str
 				continue
 			}
 			fmt.Fprintf(&page, "<b title=\"%s\">%s</b>%s%s</div>", html.EscapeString(panel.Description), html.EscapeString(panel.Title),
-				legendOfColours(panel), p.content(t, panel, variables, begun, marks))
+				legendOfColours(panel), p.content(t, panel, palette, variables, begun, marks))
 		}
 		page.WriteString("</div>")
 		name := prefix + strings.TrimPrefix(uid, "fairgate-") + ".html"
@@ -89,7 +100,7 @@ func legendOfColours(panel boardPanel) string {
 }
 
 // content returns what a panel shows below its title.
-func (p *prometheus) content(t *testing.T, panel boardPanel, variables *strings.Replacer, begun time.Time, marks []mark) string {
+func (p *prometheus) content(t *testing.T, panel boardPanel, palette palette, variables *strings.Replacer, begun time.Time, marks []mark) string {
 	if panel.Type == "table" {
 		return p.table(t, panel, variables)
 	}
@@ -109,7 +120,7 @@ func (p *prometheus) content(t *testing.T, panel boardPanel, variables *strings.
 	case panel.Type == "stat":
 		return number(all, panel)
 	}
-	return plot(panel, all, marks, begun)
+	return plot(panel, all, palette, marks, begun)
 }
 
 // table returns a row for each priority level, with a column for each query.
@@ -308,7 +319,7 @@ func stacked(all []series) []band {
 }
 
 // plot returns lines over time, with their legend.
-func plot(panel boardPanel, series []series, marks []mark, begun time.Time) string {
+func plot(panel boardPanel, series []series, palette palette, marks []mark, begun time.Time) string {
 	all, defaults := panel.bands(series), panel.FieldConfig.Defaults
 	width, height, unit := panel.GridPos.W*cell-8, (panel.GridPos.H-legendRows)*rowHeight, defaults.Unit
 	least, most := 0.0, 0.0
@@ -346,18 +357,21 @@ func plot(panel boardPanel, series []series, marks []mark, begun time.Time) stri
 		fmt.Fprintf(&out, `<line x1=%.1f x2=%.1f y1=8 y2=%d stroke="#35c" stroke-dasharray="2 3"/><text x=%.1f y=%d font-size=9 fill="#35c">%s</text>`,
 			x(mark.at), x(mark.at), height, x(mark.at)+2, 8+10*i, html.EscapeString(mark.name))
 	}
-	for i, line := range all {
-		colour := colours[i%len(colours)]
+	for _, line := range all {
+		colour := palette.of(line.name)
 		if line.lower != nil {
 			below := slices.Clone(line.lower)
 			slices.Reverse(below)
 			fmt.Fprintf(&out, `<polygon fill="%s" fill-opacity=0.4 points="%s%s"/>`, colour, points(line.upper), points(below))
 		}
+		if len(line.upper) == 1 {
+			fmt.Fprintf(&out, `<circle fill="%s" r=3 cx=%.1f cy=%.1f />`, colour, x(line.upper[0][0]), y(line.upper[0][1]))
+		}
 		fmt.Fprintf(&out, `<polyline fill=none stroke-width=1.5 stroke="%s" points="%s"/>`, colour, points(line.upper))
 	}
 	out.WriteString("</svg><small>")
-	for i, line := range all {
-		fmt.Fprintf(&out, `<span style="color:%s">&#9644; %s</span> &nbsp;`, colours[i%len(colours)], html.EscapeString(line.name))
+	for _, line := range all {
+		fmt.Fprintf(&out, `<span style="color:%s">&#9644; %s</span> &nbsp;`, palette.of(line.name), html.EscapeString(line.name))
 	}
 	out.WriteString("</small>")
 	return out.String()
@@ -381,11 +395,11 @@ func TestStackedSeriesAddUp(t *testing.T) {
 	begun := time.Now().Add(-time.Minute)
 	var panel boardPanel
 	panel.GridPos.W, panel.GridPos.H = 8, 8
-	if picture := plot(panel, all, nil, begun); !strings.Contains(picture, ">10<") || strings.Contains(picture, "<polygon") {
+	if picture := plot(panel, all, palette{}, nil, begun); !strings.Contains(picture, ">10<") || strings.Contains(picture, "<polygon") {
 		t.Error(picture)
 	}
 	panel.FieldConfig.Defaults.Custom.Stacking.Mode = "normal"
-	if picture := plot(panel, all, nil, begun); !strings.Contains(picture, ">17<") || strings.Count(picture, "<polygon") != 3 {
+	if picture := plot(panel, all, palette{}, nil, begun); !strings.Contains(picture, ">17<") || strings.Count(picture, "<polygon") != 3 {
 		t.Error(picture)
 	}
 }

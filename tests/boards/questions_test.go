@@ -299,6 +299,16 @@ var questions = []question{
 				return strings.HasPrefix(panel.Title, "Policies and configurations loaded") && value(greatest(found)) > 0
 			})
 		}},
+	{"Are the policies in force those of their sources?",
+		func(i *incidents) bool {
+			const tile = "Policies are those of their sources"
+			panel, found := i.panel(overviewBoard, tile)
+			return found && links(panel, "fairgate-health", "") && i.series(overviewBoard, tile, i.unable)["synced"] == 0 &&
+				i.series(overviewBoard, tile, i.calm)["synced"] == 1
+		},
+		func(i *incidents) bool {
+			return i.series("fairgate-evictions", "Admission policies are up to date", i.unable)["synced"] == 0
+		}},
 	{"Are evictions and admission healthy?",
 		func(i *incidents) bool {
 			for title, of := range map[string]*gateway{"Evictions that fail": i.failing, "Writes without a verdict": i.unable} {
@@ -346,6 +356,7 @@ var questions = []question{
 				// Its own view, with the reason: it has not read a ledger, whether or not there is one.
 				len(i.series(overviewBoard, "Why a gateway is cut off", i.cutOff)) == 1 &&
 				i.series("fairgate-fleet", "Ledgers are there", i.cutOff)["there"] == 0 &&
+				i.series(overviewBoard, "Fleets have a coordinator", i.cutOff)["coordinator"] == 0 &&
 				i.series("fairgate-fleet", "Oldest ledger", i.cutOff)["age"] > 10
 		}, never},
 	{"How much of its memory does it use?",
@@ -402,6 +413,10 @@ func TestBoardsAnswerTheQuestionsOfAnOnCall(t *testing.T) {
 	measured(t, "points of the boards", float64(total()), "points")
 	if total() != 2*len(questions) {
 		t.Error("somebody on call does not find the answers at a glance")
+	}
+	// Its requests come one by one and wait for the next free seat, for milliseconds: it has little, and nobody takes anything from it.
+	if starved := i.series(overviewBoard, "Who is starved", i.flooded); len(starved) > 0 {
+		t.Errorf("beside a flood that hurts nobody the boards call somebody starved: %v", starved)
 	}
 	if directory := os.Getenv("FAIRGATE_PICTURES"); directory != "" {
 		i.draw(directory, begun)

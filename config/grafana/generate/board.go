@@ -26,6 +26,8 @@ type Panel struct {
 	Stacked bool
 	// Wide is for half of the board's width instead of a third. Numbers take a quarter.
 	Wide bool
+	// Low is for panels that are empty in health.
+	Low bool
 	// Ours says that a metric is needed that kube-apiserver lacks.
 	Ours bool
 	// Empty says why there are no data where that may be so in health. Other panels always have data there.
@@ -88,6 +90,8 @@ var (
 	unusual = &Bounds{Warn: 0.001, Bad: 1}
 	// is is for what has to be 1.
 	is = &Bounds{Warn: 1, Bad: 0.5}
+	// noSeats is for the seats of a level: none is worth a look.
+	noSeats = &Bounds{Warn: 1, Bad: 0}
 	// starved is for what a flow has of its fair share.
 	starved = &Bounds{Warn: 0.7, Bad: 0.5}
 	// waits: requests are refused after 15 s by default, and a quarter of that is an alert.

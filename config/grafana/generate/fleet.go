@@ -34,8 +34,8 @@ var (
 		About:   "Gateways that have no grant of their fleet, and use isolatedSeats at most. FairgateFleetIsolated fires. Needs a metric of fairgate.",
 		Queries: []Query{{Expr: `sum(fairgate_fleet_isolated{@})`, Legend: "cut off"}}}
 	coordinated = Panel{Title: "Fleets have a coordinator (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: noFleet,
-		About:   "Whether a gateway of each fleet, chosen here or not, divides its seats, as the gateways see it: its lease was renewed in the last 20 s. After the loss of the coordinator it takes so long until another one takes over. Needs a metric of fairgate.",
-		Queries: []Query{{Expr: `min(min by (fleet) (fairgate_fleet_coordinator_age_seconds{@}) < bool 20)`, Legend: "coordinator"}}}
+		About:   "Whether a gateway of each fleet, chosen here or not, divides its seats, as the gateways see it: its lease was renewed in the last 20 s. After the loss of the coordinator it takes so long until another one takes over. A gateway that has not read the ledger in the last 10 s sees none. Needs metrics of fairgate.",
+		Queries: []Query{{Expr: `min(max by (fleet) ((fairgate_fleet_coordinator_age_seconds{@} < bool 20) * (fairgate_fleet_ledger_age_seconds{@} <= bool 10)))`, Legend: "coordinator"}}}
 	ledgersThere = Panel{Title: "Ledgers are there and read (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, Empty: noFleet,
 		About:   "Whether each gateway has read the ledger of its fleet in the last 10 s, and found the one that was in force last. If not, either the gateway cannot read it (Oldest ledger shows for how long), or it was deleted or restored from a backup: the table on the board of servers and gateways says which. Needs metrics of fairgate.",
 		Queries: []Query{{Expr: `min((fairgate_fleet_ledger_lost{@} == bool 0) * (fairgate_fleet_ledger_age_seconds{@} <= bool 10))`, Legend: "there"}}}
@@ -49,6 +49,12 @@ var (
 		About:   "Gateways without a grant of their fleet, with the reason. engine-no-answer: etcd, or the API server with the leases, does not answer. engine-forbidden: it does not permit the calls. engine-failed: it answers with errors. records-unusable: damaged, of another version, or of a gateway with other settings. not-listed: the coordinator gives it no seats. same-name: another gateway has its name. Needs a metric of fairgate.",
 		Queries: []Query{{Expr: `max by (fleet, instance, reason) (fairgate_fleet_isolated_reason{@}) == 1`, Legend: "{{instance}} of {{fleet}}: {{reason}}"}}}
 )
+
+// low is the panel at a lesser height.
+func (p Panel) low() Panel {
+	p.Low = true
+	return p
+}
 
 // to is the panel with a link to a board.
 func (p Panel) to(board string) Panel {

@@ -12,6 +12,8 @@ const (
 	width   = 24
 	height  = 8
 	lowness = 4
+	// slight is the height of lines that are seldom there.
+	slight = 6
 )
 
 var datasource = object{"type": "prometheus", "uid": "${datasource}"}
@@ -70,6 +72,8 @@ func (p Panel) size() (w, h int) {
 		return width / 4, lowness
 	case p.Kind == Table:
 		return width, height + 2
+	case p.Wide && p.Low:
+		return width / 2, slight
 	case p.Wide:
 		return width / 2, height
 	}
@@ -133,6 +137,10 @@ func (b Board) panel(p Panel, id int, place object) object {
 		options = object{"showHeader": true, "sortBy": []object{{"displayName": p.Queries[0].Legend, "desc": true}}}
 	}
 	defaults := object{"unit": string(p.Unit), "custom": custom, "noValue": absent, "thresholds": p.Bounds.steps()}
+	if kind == Lines {
+		// What has one name has one colour, on every panel.
+		defaults["color"] = object{"mode": "palette-classic-by-name"}
+	}
 	if !p.canBeNegative() {
 		defaults["min"] = 0
 	}

@@ -9,9 +9,9 @@ var overview = Board{
 			{Title: "Wait of bystanders (fairgate)", Kind: Stat, Unit: Seconds, Ours: true, Bounds: waits,
 				About:   "The longest wait in the last half minute of a request of any flow but the largest of its level. A flow that sends too much waits behind itself; this is what others feel of it. Red is where FairgateBystandersWait fires by default. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `max(fairgate_bystander_wait_seconds{@})`, Legend: "bystanders"}}},
-			{Title: "Least part of a fair share (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: starved, Empty: "no flow that waits has less than its share", To: "fairgate-level",
-				About:   "The seats of the flow that has least of what it would have if all flows of its level that wait had equally many, or of what it asks for if that is less: Who is starved, below, names it. Needs a metric of fairgate.",
-				Queries: []Query{{Expr: `min(fairgate_flow_fair_share_ratio{@}) < 1`, Legend: "least"}}},
+			{Title: "Least part of a fair share (fairgate)", Kind: Stat, Unit: Fraction, Ours: true, Bounds: starved, Empty: "no flow that waits long has less than its share", To: "fairgate-level",
+				About:   "The seats of the flow that has least of what it would have if all flows of its level that wait had equally many, or of what it asks for if that is less, of the flows that wait for more than a second: Who is starved, below, names it. Needs metrics of fairgate.",
+				Queries: []Query{{Expr: `min(` + starvedFlows + `)`, Legend: "least"}}},
 			{Title: "Refused by flow control", Kind: Stat, Unit: PerSec, Bounds: unusual, Empty: "none refused",
 				About:   "Requests that flow control refused each second, in all levels together. What is refused for other reasons, such as by admission policies, is on the board of health.",
 				Queries: []Query{{Expr: `sum(rate(apiserver_flowcontrol_rejected_requests_total{@}[$__rate_interval]))`, Legend: "refused"}}},
@@ -39,28 +39,31 @@ var overview = Board{
 				Queries: []Query{
 					{Expr: `max(process_resident_memory_bytes{@})`, Legend: "used"},
 					{Expr: `min(fairgate_memory_limit_bytes{@})`, Legend: "limit"}}},
+			{Title: "Policies are those of their sources (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, To: "fairgate-health",
+				About:   "Whether the flow control policy and the admission policies in force are those of their sources, on all gateways. If not, /readyz?verbose says which and why. Needs metrics of fairgate.",
+				Queries: []Query{{Expr: `min(fairgate_policy_synced{@} * (fairgate_admission_synced{@} or fairgate_policy_synced{@}))`, Legend: "synced"}}},
 			allServers.to("fairgate-fleet"), unevenServers.to("fairgate-fleet"), cutOff.to("fairgate-fleet"), coordinated.to("fairgate-fleet"),
 		}},
 		{Title: "Why something is away or fails", Panels: []Panel{
-			whyServersAway.to("fairgate-fleet"), whyCutOff.to("fairgate-fleet"),
-			whoseEvictionsFail.to("fairgate-evictions"), whoseWritesRefused.to("fairgate-evictions"),
+			whyServersAway.low().to("fairgate-fleet"), whyCutOff.low().to("fairgate-fleet"),
+			whoseEvictionsFail.low().to("fairgate-evictions"), whoseWritesRefused.low().to("fairgate-evictions"),
 		}},
 		{Title: "Who", Panels: []Panel{
-			{Title: "Who floods: waiting requests and seats by flow (fairgate)", Unit: Count, Ours: true, Stacked: true,
+			{Title: "Who floods: waiting requests and seats by flow (fairgate)", Unit: Count, Ours: true, Stacked: true, Empty: "no flow has requests now",
 				About:   "Waiting requests and seats together, of the largest flows of each level (admin.topFlows). Who sends more than its share is on top. Needs metrics of fairgate.",
 				Queries: []Query{{Expr: `topk(10, sum by (priority_level, flow_schema, flow) (fairgate_flow_inqueue_requests{@} + fairgate_flow_executing_seats{@}))`, Legend: "{{priority_level}}: {{flow_schema}} {{flow}}"}}},
 			{Title: "Who waits: longest wait by flow (fairgate)", Unit: Seconds, Ours: true, Empty: "nobody waits",
 				About:   "For how long the oldest waiting request of each flow has waited, of the flows that wait longest. The flow that floods waits behind itself. Needs a metric of fairgate.",
 				Bounds:  waits,
 				Queries: []Query{{Expr: `topk(10, max by (priority_level, flow_schema, flow) (fairgate_flow_oldest_wait_seconds{@})) > 0`, Legend: "{{priority_level}}: {{flow_schema}} {{flow}}"}}},
-			{Title: "Who is starved: seats, of a fair share (fairgate)", Unit: Fraction, Ours: true, Empty: "no flow that waits has less than its share",
-				About:   "The flows that wait and have less than their share, the lowest first: their seats, divided by what it would have if all such flows of its level had equally many, or by what it asks for if that is less: below 50 % a flow is starved. Why, no metric says; docs/troubleshooting.md has where each cause shows: wide requests (Heads that did not fit, on the board of the level); queue-full in Who gets 429 if its queues are full; many flows of one tenant, which share the weight of that tenant (dump_tenants); seats that the level has lent (Borrowed and lent seats); with flowControl.semantics: Compatible all queues of its hand shared with a larger flow. Needs a metric of fairgate.",
+			{Title: "Who is starved: seats, of a fair share (fairgate)", Unit: Fraction, Ours: true, Empty: "no flow that waits long has less than its share",
+				About:   "The flows that wait for more than a second and have less than their share, the lowest first: their seats, divided by what it would have if all such flows of its level had equally many, or by what it asks for if that is less: below 50 % a flow is starved. Why, no metric says; docs/troubleshooting.md has where each cause shows: wide requests (Heads that did not fit, on the board of the level); queue-full in Who gets 429 if its queues are full; many flows of one tenant, which share the weight of that tenant (dump_tenants); seats that the level has lent (Borrowed and lent seats); with flowControl.semantics: Compatible all queues of its hand shared with a larger flow. Needs metrics of fairgate.",
 				Bounds:  starved,
-				Queries: []Query{{Expr: `bottomk(10, min by (priority_level, flow_schema, flow) (fairgate_flow_fair_share_ratio{@})) < 1`, Legend: "{{priority_level}}: {{flow_schema}} {{flow}}"}}},
+				Queries: []Query{{Expr: `bottomk(10, min by (priority_level, flow_schema, flow) (` + starvedFlows + `))`, Legend: "{{priority_level}}: {{flow_schema}} {{flow}}"}}},
 			{Title: "Who gets 429, where and why (fairgate)", Unit: PerSec, Ours: true, Stacked: true, Empty: "nobody gets 429",
 				About:   "Requests each second that were refused with 429, by user, level and reason, of those with most. dump_refusals has the rest. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `topk(10, sum by (priority_level, user, reason) (rate(fairgate_user_refusals_total{code="429", @}[$__rate_interval]))) > 0`, Legend: "{{user}} ({{priority_level}}: {{reason}})"}}},
-			{Title: "Who takes the seats: mean seats by user (fairgate)", Unit: Count, Ours: true, Stacked: true, Empty: "no request has ended yet",
+			{Title: "Who takes the seats: mean seats by user (fairgate)", Unit: Count, Ours: true, Stacked: true, Empty: "no request has held a seat yet",
 				About:   "Seats that each user's requests held on average, of the users with most. A request counts when it ends. dump_seat_seconds has the rest. Needs a metric of fairgate.",
 				Queries: []Query{{Expr: `topk(10, sum by (priority_level, user) (rate(fairgate_user_seat_seconds_total{@}[$__rate_interval])))`, Legend: "{{priority_level}}: {{user}}"}}},
 			{Title: "Who watches what (fairgate)", Unit: Count, Ours: true, Stacked: true, Empty: "nobody watches", To: "fairgate-health",
@@ -82,7 +85,7 @@ var overview = Board{
 		}},
 		{Title: "Levels", Panels: []Panel{
 			{Title: "Levels: which is full, and why", Kind: Table, Unit: Count,
-				About: "A row for each priority level; a click leads to its board. Full is of the gateway where it is most. Full, with a long execution: the upstream is slow. Full, with wide requests: large lists. A limit below the nominal one: seats are lent. Else there are too many requests: see its flows.",
+				About: "A row for each priority level; a click leads to its board. Full is of the gateway where it is most. Full, with a long execution: the upstream is slow. Full, with wide requests: large lists. No seats: the level has lent them all, or the gateway is cut off from its fleet. A limit below the nominal one: seats are lent. Else there are too many requests: see its flows.",
 				Queries: []Query{
 					{Expr: `max by (priority_level) (sum by (instance, priority_level) (apiserver_flowcontrol_current_executing_seats{@}) / (sum by (instance, priority_level) (apiserver_flowcontrol_current_limit_seats{@}) > 0))`, Legend: "Full", Unit: Fraction, Bounds: full},
 					{Expr: `sum by (priority_level) (apiserver_flowcontrol_current_inqueue_requests{@})`, Legend: "Waiting", Unit: Count},
@@ -91,7 +94,7 @@ var overview = Board{
 					{Expr: `sum by (priority_level) (rate(apiserver_flowcontrol_dispatched_requests_total{@}[$__rate_interval]))`, Legend: "Executed", Unit: PerSec},
 					{Expr: `sum by (priority_level) (rate(apiserver_flowcontrol_request_execution_seconds_sum{type="regular", @}[$__rate_interval])) / (sum by (priority_level) (rate(apiserver_flowcontrol_request_execution_seconds_count{type="regular", @}[$__rate_interval])) > 0)`, Legend: "Execution, mean", Unit: Seconds},
 					{Expr: `sum by (priority_level) (rate(apiserver_flowcontrol_work_estimated_seats_sum{@}[$__rate_interval])) / (sum by (priority_level) (rate(apiserver_flowcontrol_work_estimated_seats_count{@}[$__rate_interval])) > 0)`, Legend: "Seats of a request, mean", Unit: Count},
-					{Expr: `sum by (priority_level) (apiserver_flowcontrol_current_limit_seats{@})`, Legend: "Limit now", Unit: Count},
+					{Expr: `sum by (priority_level) (apiserver_flowcontrol_current_limit_seats{priority_level!="exempt", @})`, Legend: "Limit now", Unit: Count, Bounds: noSeats},
 					{Expr: `sum by (priority_level) (apiserver_flowcontrol_nominal_limit_seats{@})`, Legend: "Nominal limit", Unit: Count}}},
 			{Title: "Queue depth by level", Unit: Count, Wide: true,
 				About:   "Requests that wait in the queues of each priority level.",
@@ -147,6 +150,10 @@ var overview = Board{
 		}},
 	},
 }
+
+// starvedFlows are those with less than their share that wait for more than a second. Of what does not, such as a client with one short
+// request at a time beside a flood, the ratio is low as well: it waits for the next seat to become free, which nobody can shorten.
+const starvedFlows = `fairgate_flow_fair_share_ratio{@} < 1 and max_over_time(fairgate_flow_oldest_wait_seconds{@}[$__rate_interval]) > 1`
 
 // waitByLevel is the time that 99 of 100 requests waited at most.
 const waitByLevel = `histogram_quantile(0.99, sum by (le, priority_level) (rate(apiserver_flowcontrol_request_wait_duration_seconds_bucket{@}[$__rate_interval])))`
