@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use pin_project_lite::pin_project;
@@ -163,14 +163,14 @@ impl Counted {
     }
 
     fn end(&mut self, result: &Result<Reply, Refusal>) {
-        let outcome = match result {
+        let Some(evictor) = self.0.take() else {
+            return;
+        };
+        evictor.count(match result {
             Ok(reply) => EvictionOutcome::of_status(reply.status().as_u16()),
             Err(Refusal::ClientGone) => EvictionOutcome::Abandoned,
             Err(_) => EvictionOutcome::Failed,
-        };
-        if let Some(evictor) = self.0.take() {
-            evictor.count(outcome);
-        }
+        });
     }
 
     fn forget(mut self) {
@@ -212,8 +212,11 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let result = ready!(this.reply.poll(cx));
-        this.counted.end(&result);
-        Poll::Ready(result)
+        let polled = this.reply.poll(cx);
+        // By reference: a reply is long, and nearly all are not counted.
+        if let Poll::Ready(result) = &polled {
+            this.counted.end(result);
+        }
+        polled
     }
 }

@@ -185,6 +185,11 @@ impl Ledger {
         self.fair_fraction
     }
 
+    /// Whether no level has changed since the last [`Ledger::settle`].
+    pub(crate) fn is_settled(&self) -> bool {
+        self.touched.is_empty()
+    }
+
     /// Divides the seats anew if a level has changed. Returns at least the levels whose limits changed, with the new ones; perhaps
     /// twice.
     ///
@@ -192,7 +197,7 @@ impl Ledger {
     /// Otherwise, for k kinds, also O(k log k). Two rare cases take a walk over all levels, without a lock: levels without a seat of
     /// their own are short of seats, or the fair fraction is just what some level needs no more than.
     pub(crate) fn settle(&mut self) -> Vec<(u32, Seats)> {
-        if self.touched.is_empty() {
+        if self.is_settled() {
             return Vec::new();
         }
         let decision = match self.decide() {

@@ -127,6 +127,10 @@ impl<W: Copy> Control<W> {
             return self.rebalance_all(now, None, out);
         };
         let visited = lending.begin(now);
+        if visited.is_empty() && lending.ledger.is_settled() && self.shared.is_none() {
+            self.fair_fraction = lending.ledger.fair_fraction();
+            return Vec::new();
+        }
         let held = |number: &u32| self.levels.get(&lending.names[*number as usize]);
         if visited
             .iter()
