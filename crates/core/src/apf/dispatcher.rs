@@ -259,7 +259,8 @@ impl<W: Copy> Control<W> {
 
     fn new_lending(&self, now: Time) -> Option<Lending> {
         let is_improved = self.semantics() == Semantics::Improved;
-        is_improved.then(|| Lending::new(self.levels.keys(), now))
+        let is_any_quiescing = self.levels.values().any(|held| held.quiescing);
+        is_improved.then(|| Lending::new(self.levels.keys(), is_any_quiescing, now))
     }
 
     /// The limits that follow from the shares of levels and from the seats of all levels together.

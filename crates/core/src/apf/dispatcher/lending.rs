@@ -32,6 +32,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Lending {
     names: Vec<Arc<str>>,
+    /// Whether some level is no longer configured, so that it may have drained.
+    is_any_quiescing: bool,
     ledger: Ledger,
     changes: sync::Arc<ChangeList>,
     /// Levels that are not at rest.
@@ -44,9 +46,14 @@ pub(super) struct Lending {
 
 impl Lending {
     /// The levels of these names, in order; their numbers count from 0.
-    pub(super) fn new<'a>(names: impl Iterator<Item = &'a Arc<str>>, now: Time) -> Self {
+    pub(super) fn new<'a>(
+        names: impl Iterator<Item = &'a Arc<str>>,
+        is_any_quiescing: bool,
+        now: Time,
+    ) -> Self {
         let names: Vec<_> = names.cloned().collect();
         Self {
+            is_any_quiescing,
             ledger: Ledger::default(),
             changes: sync::Arc::new(ChangeList::new(names.len(), now)),
             awake: BTreeSet::new(),
@@ -132,10 +139,11 @@ impl<W: Copy> Control<W> {
             return Vec::new();
         }
         let held = |number: &u32| self.levels.get(&lending.names[*number as usize]);
-        if visited
-            .iter()
-            .filter_map(held)
-            .any(ControlledLevel::has_drained)
+        if lending.is_any_quiescing
+            && visited
+                .iter()
+                .filter_map(held)
+                .any(ControlledLevel::has_drained)
         {
             // The seats of its shares are for the others from now on.
             return self.divide_anew(now, out);
