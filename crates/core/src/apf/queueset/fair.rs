@@ -303,7 +303,7 @@ impl<W: Copy> QueueSet<W> {
 
     /// A request that finds free seats and no waiting request starts without entering its queue.
     pub(super) fn start_unqueued(&mut self, index: u32) {
-        let flow = self.find_flow(index);
+        let (flow, _) = self.find_flow(index);
         self.virtual_time
             .catch_up(self.flows.at(flow).certain_start());
         self.start(index);
@@ -312,14 +312,16 @@ impl<W: Copy> QueueSet<W> {
         self.charge(index, flow);
     }
 
-    fn find_flow(&mut self, index: u32) -> u32 {
+    /// The flow of a request that arrives, and whether it has another owner from now on.
+    fn find_flow(&mut self, index: u32) -> (u32, bool) {
         let entry = self.entries.at_mut(index);
-        entry.flow = self.flows.number(entry.hash, self.assumed);
+        let flow = self.flows.number(entry.hash, self.assumed);
+        entry.flow = flow;
         let now = self.virtual_time.r();
-        entry.ownership = self.flows.join(entry.flow, entry.tenant, now);
-        let flow = entry.flow;
+        let before = self.flows.ownership(flow);
+        entry.ownership = self.flows.join(flow, entry.tenant, now);
         self.flows.assume_as_of_owner(flow);
-        flow
+        (flow, self.flows.ownership(flow) != before)
     }
 
     /// A flow pays for a request that starts: what such requests take.
@@ -362,28 +364,47 @@ impl<W: Copy> QueueSet<W> {
         let (seats, charged, flow) = (entry.seats, entry.charged, entry.flow);
         let (assumed, ownership) = (entry.assumed, entry.ownership);
         let last = entry.work.final_work();
-        let weight = self.flows.weight_of(flow);
-        let known = self.flows.at_mut(flow);
         if LEARNS {
-            known.service_time.learn(took);
+            self.flows.at_mut(flow).service_time.learn(took);
             self.flows.owner_learns(flow, took);
         }
-        let known = self.flows.at_mut(flow);
         let actual = SeatSeconds::product(seats, took).plus(last).units();
+        let guess = SeatSeconds::product(seats, assumed).plus(last);
+        // By the weight at which it started. Names of the tenant that came since would make it pay many times for all that it
+        // holds, and nothing gives that back when they are gone.
+        let paid = match guess.units() {
+            0 => self.flows.weight_of(flow).divide(actual),
+            guess => in_proportion(actual, charged.units(), guess),
+        };
+        let known = self.flows.at_mut(flow);
         known.guessed = known.guessed.minus(charged);
         known.end(seats, started);
         self.charges.count(actual, seats > 1);
-        let start = known.start.units() + weight.divide(actual);
+        let start = known.start.units() + paid;
         known.start = SeatSeconds::from_units(start.saturating_sub(charged.units()));
-        let guess = SeatSeconds::product(seats, assumed).plus(last);
         self.flows.correct_owner(flow, ownership, guess, actual);
     }
 
-    /// An executing request will have no final seats.
+    /// An executing request will have no final seats, so nobody pays for them.
     pub(super) fn waive_final_seats(&mut self, index: u32) {
         let entry = self.entries.at_mut(index);
+        let (flow, ownership, charged) = (entry.flow, entry.ownership, entry.charged);
+        let waived = entry.work.final_work();
+        let guess = SeatSeconds::product(entry.seats, entry.assumed).plus(waived);
         entry.work.final_seats = 0;
         entry.work.additional_latency = Duration::ZERO;
+        if flow == NONE || waived.units() == 0 {
+            return;
+        }
+        let left = in_proportion(guess.minus(waived).units(), charged.units(), guess.units());
+        let left = SeatSeconds::from_units(left);
+        entry.charged = left;
+        let back = charged.minus(left);
+        let known = self.flows.at_mut(flow);
+        let start = known.start.units().saturating_sub(back.units());
+        known.start = SeatSeconds::from_units(start);
+        known.guessed = known.guessed.minus(back);
+        self.flows.correct_owner(flow, ownership, waived, 0);
     }
 
     /// Appends a request to the line of its flow.
@@ -391,7 +412,7 @@ impl<W: Copy> QueueSet<W> {
         if self.sums.waiting == 0 {
             self.follow_uncontended();
         }
-        let flow = self.find_flow(index);
+        let (flow, has_new_owner) = self.find_flow(index);
         let entry = self.entries.at(index);
         let (slot, seats) = (entry.slot, u64::from(entry.seats));
         let now = self.virtual_time.r();
@@ -415,7 +436,8 @@ impl<W: Copy> QueueSet<W> {
         self.sums.queues_waiting += u32::from(queue.waiting == 1);
         self.sums.waiting += 1;
         self.sums.waiting_seats += seats;
-        if first {
+        // What waited in it already may have been a request of a tenant with many names, in a place behind all of these.
+        if first || has_new_owner {
             self.settle_flow(flow);
         }
     }
@@ -501,4 +523,13 @@ impl<W: Copy> QueueSet<W> {
             self.settle_flow(flow);
         }
     }
+}
+
+/// `amount`, as much as `paid` is for `whole`; at most a sixteenth of what can be represented.
+fn in_proportion(amount: u64, paid: u64, whole: u64) -> u64 {
+    if paid == whole {
+        return amount;
+    }
+    let scaled = u128::from(amount) * u128::from(paid) / u128::from(whole.max(1));
+    u64::try_from(scaled).map_or(u64::MAX / 16, |scaled| scaled.min(u64::MAX / 16))
 }

@@ -314,6 +314,11 @@ impl FlowTable {
         self.tenants.raise_received(owner, least);
     }
 
+    /// The number of the present ownership of a flow: another one whenever its owner changes.
+    pub(super) fn ownership(&self, number: u32) -> u32 {
+        self.all[number as usize].ownership
+    }
+
     /// What the owner of a flow received for a request of this `ownership` was `actual`, not as assumed.
     pub(super) fn correct_owner(
         &mut self,

@@ -264,6 +264,42 @@ fn nobody_is_harmed_by_a_tenant_of_many_flows_who_joins_his_flow() {
 }
 
 #[test]
+fn a_request_costs_what_its_flow_weighed_when_it_started_whatever_names_come_meanwhile() {
+    let start_after = |names: u64| {
+        let mut set = shared_flow(&[]);
+        let (flow, id) = (set.entries.at(0).flow, set.entries.id(0));
+        for hash in 1..=names {
+            join(&mut set, hash, 0);
+        }
+        set.finish(at(1_000_000), id, &mut QueueSetEvents::default());
+        set.check_invariants();
+        set.flows.at(flow).start
+    };
+    assert_eq!(start_after(0), SeatSeconds::product(1, SECOND));
+    assert_eq!(start_after(40), start_after(0));
+}
+
+#[test]
+fn a_flow_that_another_tenant_joins_has_its_place_by_the_weight_of_that_tenant() {
+    let mut set = shared_flow(&[]);
+    let mut executing = set.entries.id(0);
+    for hash in 1..=20 {
+        join(&mut set, hash, 9);
+    }
+    let head = join(&mut set, 50, 9);
+    join(&mut set, 50, 7);
+    let mut before = 0;
+    while executing != head {
+        let mut events = QueueSetEvents::default();
+        set.finish(at(1_000 * (before + 1)), executing, &mut events);
+        executing = events.dispatched[0].1;
+        before += 1;
+    }
+    // The first names of tenant 9 came when it had few; each of the others waits for its weight.
+    assert!(before <= 1 + 4, "{before} requests start before it");
+}
+
+#[test]
 fn what_flows_weigh_together_follows_a_changed_tenant_weight() {
     let mut set = shared_flow(&[]);
     for hash in 1..=20 {

@@ -46,6 +46,24 @@ fn who_was_polite_goes_before_whoever_is_new() {
 }
 
 #[test]
+fn who_sends_a_write_that_is_refused_has_received_what_it_took() {
+    let received_after = |final_seats: Seats| {
+        let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
+        let work = Work {
+            final_seats,
+            additional_latency: SECOND,
+            ..Work::ONE
+        };
+        stage.arrive(ms(0), "write", POLITE, work);
+        let number = stage.set.entries.at(stage.ids["write"].index).flow;
+        stage.finish_refused(ms(10), "write");
+        let flow = stage.set.flows.at(number).start;
+        (flow, stage.set.flows.received_by_owner(number))
+    };
+    assert_eq!(received_after(2), received_after(0));
+}
+
+#[test]
 fn who_was_polite_gives_way_to_nobody_who_has_received_more() {
     let mut stage = after_a_polite_request();
     stage.arrive(ms(60), "polite 1", POLITE, Work::ONE);
