@@ -96,6 +96,28 @@ impl Watched {
         }
     }
 
+    /// A probe ended, after so long.
+    fn probed(&mut self, servers: &UpstreamServers, result: ServerProbe, took: Duration) {
+        let now = servers.clock.now();
+        let is_alone = !servers.is_any_open();
+        let mut health = lock(&self.server.health);
+        let changed = health.probed(now, result);
+        // Nobody else could serve what a slow start holds back.
+        if changed && is_alone && result == ServerProbe::Ready {
+            health.skip_slow_start();
+        }
+        drop(health);
+        if changed {
+            // What was sent before says nothing about how it is now.
+            self.hanging = Hanging::default();
+            self.periods = Default::default();
+            self.server.load.take_outcomes();
+        }
+        servers.after(&self.server, changed);
+        self.server.apply_health(now);
+        self.probe_took = took;
+    }
+
     /// Whether at least two users got errors in the last periods: one client's errors say nothing about the server.
     fn errors_hit_several(&self) -> bool {
         let users = self.periods.iter();
@@ -164,6 +186,16 @@ impl ServerMonitor {
 
     /// Probes all servers side by side.
     async fn probe_all(&mut self) {
+        self.follow_list();
+        let clock = &self.servers.clock;
+        let results = join_all(self.watched.iter().map(|watched| watched.probe(clock))).await;
+        for (watched, (result, took)) in self.watched.iter_mut().zip(results) {
+            watched.probed(&self.servers, result, took);
+        }
+    }
+
+    /// Watches the servers that there are now, and no others.
+    fn follow_list(&mut self) {
         let list = self.servers.list.load_full();
         self.watched.retain(|watched| {
             list.iter()
@@ -173,26 +205,6 @@ impl ServerMonitor {
             if !self.watched.iter().any(|w| Arc::ptr_eq(&w.server, server)) {
                 self.watched.push(Watched::new(server, &self.credentials));
             }
-        }
-        let clock = &self.servers.clock;
-        let results = join_all(self.watched.iter().map(|watched| watched.probe(clock))).await;
-        for (watched, (result, took)) in self.watched.iter_mut().zip(results) {
-            let now = self.servers.clock.now();
-            let is_alone = !self.servers.is_any_open();
-            let mut health = lock(&watched.server.health);
-            let changed = health.probed(now, result);
-            // Nobody else could serve what a slow start holds back.
-            if changed && is_alone && result == ServerProbe::Ready {
-                health.skip_slow_start();
-            }
-            drop(health);
-            if changed {
-                // What was sent before says nothing about how it is now.
-                watched.hanging = Hanging::default();
-            }
-            self.servers.after(&watched.server, changed);
-            watched.server.apply_health(now);
-            watched.probe_took = took;
         }
     }
 
@@ -412,6 +424,61 @@ mod tests {
         let one =
             |server: &Arc<UpstreamServer>| (server.name().to_string(), server.load().capacity());
         list.iter().map(one).collect()
+    }
+
+    /// A monitor of so many servers of ten seats, with the clock that it looks at.
+    fn monitor(servers: usize) -> (ServerMonitor, Clock) {
+        let configured = ConfiguredServer {
+            is_resolved: false,
+            ..name("a:1")
+        };
+        let clock = Clock::manual(Time::ZERO);
+        let configured = vec![configured; servers];
+        let servers = UpstreamServers::new(configured, 10, Spread::Request, clock.clone());
+        let mut monitor = ServerMonitor::new(servers, Arc::new(http::HeaderMap::new));
+        monitor.follow_list();
+        (monitor, clock)
+    }
+
+    fn probed(monitor: &mut ServerMonitor, server: usize, result: ServerProbe) {
+        monitor.watched[server].probed(&monitor.servers, result, Duration::ZERO);
+    }
+
+    /// Ten answers of each of these statuses to two users, at the servers in this order.
+    fn answer(monitor: &ServerMonitor, statuses: &[u16]) {
+        for (watched, status) in monitor.watched.iter().zip(statuses) {
+            for user in 0..10 {
+                watched
+                    .server
+                    .answered(*status, Duration::from_millis(1), user % 2);
+            }
+        }
+    }
+
+    #[test]
+    fn errors_from_before_a_server_was_away_do_not_eject_it_when_it_returns() {
+        for while_away in [ServerProbe::Ready, ServerProbe::NotReady] {
+            let (mut monitor, clock) = monitor(2);
+            answer(&monitor, &[500, 200]);
+            monitor.compare();
+            let server = Arc::clone(&monitor.watched[0].server);
+            assert_eq!(server.state(), ServerState::Ejected);
+            clock.advance(PERIOD);
+            probed(&mut monitor, 0, while_away);
+            // Requests that were under way when it was ejected.
+            answer(&monitor, &[500, 200]);
+            monitor.compare();
+            clock.advance(PERIOD);
+            answer(&monitor, &[500, 200]);
+            probed(&mut monitor, 0, ServerProbe::Ready);
+            monitor.compare();
+            let found = (server.state(), server.ejections());
+            assert_eq!(found, (ServerState::Ready, 1), "{while_away:?}");
+            // What comes afterwards counts.
+            answer(&monitor, &[500, 200]);
+            monitor.compare();
+            assert_eq!(server.ejections(), 2, "{while_away:?}");
+        }
     }
 
     #[test]
