@@ -99,14 +99,7 @@ impl Watched {
     /// A probe ended, after so long.
     fn probed(&mut self, servers: &UpstreamServers, result: ServerProbe, took: Duration) {
         let now = servers.clock.now();
-        let is_alone = !servers.is_any_open();
-        let mut health = lock(&self.server.health);
-        let changed = health.probed(now, result);
-        // Nobody else could serve what a slow start holds back.
-        if changed && is_alone && result == ServerProbe::Ready {
-            health.skip_slow_start();
-        }
-        drop(health);
+        let changed = lock(&self.server.health).probed(now, result);
         if changed {
             // What was sent before says nothing about how it is now.
             self.hanging = Hanging::default();
@@ -476,6 +469,34 @@ mod tests {
             assert_eq!(found, (ServerState::Ready, 1), "{while_away:?}");
             // What comes afterwards counts.
             answer(&monitor, &[500, 200]);
+    /// The seats of all servers as they were last told.
+    fn told(monitor: &ServerMonitor) -> Seats {
+        *monitor.servers.total_seats().borrow()
+    }
+
+    #[test]
+    fn a_server_that_has_just_returned_has_all_its_seats_once_no_other_takes_requests() {
+        for reason in [EjectionReason::Failing, EjectionReason::Hanging] {
+            let (mut monitor, clock) = monitor(2);
+            let server = Arc::clone(&monitor.watched[0].server);
+            let now = clock.now();
+            let changed = lock(&server.health).requests_fail(now, reason);
+            monitor.servers.after(&server, changed);
+            clock.advance(3 * PERIOD);
+            probed(&mut monitor, 0, ServerProbe::Ready);
+            assert_eq!((server.load.capacity(), told(&monitor)), (1, 11));
+            probed(&mut monitor, 1, ServerProbe::NotReady);
+            assert_eq!((server.load.capacity(), told(&monitor)), (10, 10));
+            assert!(server.condition().problem().is_none());
+            // The other one returns while this one serves.
+            probed(&mut monitor, 1, ServerProbe::Ready);
+            assert_eq!(told(&monitor), 11);
+            // A request finds that the first cannot be reached.
+            monitor.servers.not_connected(&server);
+            assert_eq!(told(&monitor), 10);
+        }
+    }
+
             monitor.compare();
             assert_eq!(server.ejections(), 2, "{while_away:?}");
         }

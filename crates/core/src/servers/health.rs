@@ -172,10 +172,18 @@ impl Health {
         }
     }
 
-    /// It may have all its seats at once: there is no other server that could serve meanwhile.
-    pub fn skip_slow_start(&mut self) {
-        self.warming_since = None;
-        self.end_trial();
+    /// It may have all its seats at once: there is no other server that could serve meanwhile. Whether it had fewer, for a slow start or a
+    /// trial.
+    pub fn skip_slow_start(&mut self, now: Time) -> bool {
+        let is_warming = self
+            .warming_since
+            .is_some_and(|since| now.since(since) < SLOW_START);
+        let is_held_back = self.is_on_trial || is_warming;
+        if is_held_back {
+            self.warming_since = None;
+            self.end_trial();
+        }
+        is_held_back
     }
 
     /// It answered a request. Whether that ends a trial.

@@ -367,7 +367,7 @@ fn a_server_that_answers_probes_and_fails_requests_stays_away_longer_each_time()
     assert!(!health.probed(at(now + 1_000), ServerProbe::Ready));
     assert!(health.probed(at(now + 2_000), ServerProbe::Ready));
     assert_eq!(health.capacity(at(now + 2_000), 100), 10);
-    health.skip_slow_start();
+    assert!(health.skip_slow_start(at(now + 2_000)));
     assert_eq!(health.capacity(at(now + 2_000), 100), 100);
 }
 
@@ -401,6 +401,7 @@ fn a_server_that_shuts_down_does_not_fail_the_requests_that_wait_there() {
         assert!(!health.is_on_trial());
     }
 }
+    assert!(!health.skip_slow_start(at(now + 2_000)), "nothing changes");
 
 #[test]
 fn a_server_is_lost_after_ten_seconds_without_any_answer() {

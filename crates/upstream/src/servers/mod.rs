@@ -452,14 +452,35 @@ impl UpstreamServers {
             server.load.outcomes().forget_failures();
             server.apply_health(self.clock.now());
             self.publish();
+        self.open_wholly_if_alone(&list);
             log_condition(server);
         }
     }
 
-    /// Applies the health of all servers, and tells their seats.
+    /// Tells the seats of all servers, after the health of any was applied.
     pub(crate) fn publish(&self) {
         let list = self.list.load();
         let total = total_seats(&list).max(1);
+    /// Gives the server that takes requests all its seats if it is the only one: nobody else could serve what a slow start or a trial holds
+    /// back.
+    fn open_wholly_if_alone(&self, list: &[Arc<UpstreamServer>]) {
+        let mut open = list.iter().filter(|server| server.load.capacity() > 0);
+        let (Some(only), None) = (open.next(), open.next()) else {
+            return;
+        };
+        let now = self.clock.now();
+        let mut health = lock(&only.health);
+        let was_on_trial = health.is_on_trial();
+        let is_more = health.skip_slow_start(now);
+        drop(health);
+        if is_more {
+            only.apply_health(now);
+        }
+        if was_on_trial {
+            log_condition(only);
+        }
+    }
+
         self.total.send_if_modified(|now| {
             let changed = *now != total;
             *now = total;
