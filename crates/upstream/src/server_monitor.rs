@@ -1,11 +1,7 @@
 //! Watches over the servers: probes them, compares them, resolves their names again, and has watches move to a server that
 //! has too few.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use http::uri::PathAndQuery;
@@ -352,6 +348,7 @@ fn take(
     let name = &servers.configured[group].endpoint;
     let list = servers.list.load_full();
     let mut next: Vec<Arc<UpstreamServer>> = Vec::with_capacity(list.len() + 1);
+    let mut changed = Vec::new();
     let now = servers.clock.now();
     for server in &*list {
         if server.group != group {
@@ -360,10 +357,8 @@ fn take(
         }
         let address = server.endpoint.fixed();
         let listed = address.is_some_and(|address| addresses.contains(&address));
-        let was_listed = server.is_listed.swap(listed, Ordering::Relaxed);
-        if listed != was_listed {
-            server.apply_health(now);
-            log_condition(server);
+        if listed != server.load.is_listed() {
+            changed.push(Arc::clone(server));
         }
         let is_used = server.load.in_use() > 0 || server.load.long_running() > 0;
         if listed || is_used {
@@ -384,6 +379,12 @@ fn take(
         next.push(Arc::new(server));
     }
     servers.list.store(Arc::new(next));
+    // Only now: requests that wait at an address that is gone look for another at once.
+    for server in changed {
+        server.load.set_listed(!server.load.is_listed());
+        server.apply_health(now);
+        log_condition(&server);
+    }
     servers.places.wake();
 }
 
@@ -469,6 +470,11 @@ mod tests {
             assert_eq!(found, (ServerState::Ready, 1), "{while_away:?}");
             // What comes afterwards counts.
             answer(&monitor, &[500, 200]);
+            monitor.compare();
+            assert_eq!(server.ejections(), 2, "{while_away:?}");
+        }
+    }
+
     /// The seats of all servers as they were last told.
     fn told(monitor: &ServerMonitor) -> Seats {
         *monitor.servers.total_seats().borrow()
@@ -494,11 +500,6 @@ mod tests {
             // A request finds that the first cannot be reached.
             monitor.servers.not_connected(&server);
             assert_eq!(told(&monitor), 10);
-        }
-    }
-
-            monitor.compare();
-            assert_eq!(server.ejections(), 2, "{while_away:?}");
         }
     }
 

@@ -111,9 +111,10 @@ impl TargetDialer {
     }
 }
 
-/// The servers, those that take requests first.
+/// The servers, those that take requests first, without those whose addresses are gone.
 fn in_order(servers: &UpstreamServers) -> Vec<Arc<UpstreamServer>> {
     let mut list = servers.list().to_vec();
+    list.retain(|server| server.load().is_listed());
     list.sort_by_key(|server| server.load().capacity() == 0);
     list
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     apf::Seats,
-    sync::{AtomicU32, Ordering},
+    sync::{AtomicBool, AtomicU32, Ordering},
 };
 
 /// Set in [`ServerLoad::charged`] while requests wait for room at any server.
@@ -31,6 +31,8 @@ pub struct ServerLoad {
     long_running: AtomicU32,
     /// Client connections that prefer it.
     connections: AtomicU32,
+    /// Whether its address is still one of its name.
+    is_listed: AtomicBool,
     /// Whether a request that waits has claimed the next room here, so that others do not take it piece by piece.
     claimed: AtomicU32,
     outcomes: Outcomes,
@@ -60,6 +62,7 @@ impl ServerLoad {
             unlimited: AtomicU32::new(0),
             long_running: AtomicU32::new(0),
             connections: AtomicU32::new(0),
+            is_listed: AtomicBool::new(true),
             claimed: AtomicU32::new(0),
             outcomes: Outcomes::default(),
             places,
@@ -91,6 +94,17 @@ impl ServerLoad {
             self.places.part.change_capacity(before, capacity);
             self.places.wake();
         }
+    }
+
+    /// Whether its address is still one of its name.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed.load(Ordering::Relaxed)
+    }
+
+    /// Says whether its address is one of its name from now on. If not, it is not tried where no server takes requests either, but that it takes
+    /// none is up to [`set_capacity`](Self::set_capacity). Whether that changed.
+    pub fn set_listed(&self, is_listed: bool) -> bool {
+        self.is_listed.swap(is_listed, Ordering::Relaxed) != is_listed
     }
 
     /// It takes no new requests from now on.
@@ -134,10 +148,10 @@ impl ServerLoad {
         self.capacity().max(self.charged().min(self.seats()))
     }
 
-    /// The seats to go by: the part of its capacity that is this gateway's, or, where no server takes requests and all are tried, what it
-    /// was configured with.
+    /// The seats to go by: the part of its capacity that is this gateway's, or, where no server takes requests and all are tried that are
+    /// listed, what it was configured with.
     fn room(&self, is_last_resort: bool) -> Seats {
-        if is_last_resort {
+        if is_last_resort && self.is_listed() {
             self.seats()
         } else {
             self.places.part.of(self.capacity())
@@ -342,12 +356,12 @@ fn takes_none<S: HasLoad>(servers: &[StdArc<S>], excluded: &[usize]) -> bool {
         .all(|(index, server)| excluded.contains(&index) || server.load().capacity() == 0)
 }
 
-/// The seats of all servers together: what may execute. Where no server takes requests all are tried, with all their seats.
+/// The seats of all servers together: what may execute. Where no server takes requests all are tried that are listed, with all their seats.
 pub fn total_seats<S: HasLoad>(servers: &[StdArc<S>]) -> Seats {
     let takes_none = takes_none(servers, &[]);
     let seats = servers.iter().map(|server| {
         let load = server.load();
-        if takes_none {
+        if takes_none && load.is_listed() {
             load.seats()
         } else {
             load.contribution()

@@ -16,7 +16,7 @@ use super::{
     places::Places,
     waiting::WaitingForServer,
 };
-use crate::time::Time;
+use crate::{apf::Seats, time::Time};
 
 #[derive(Debug)]
 struct Server(ServerLoad);
@@ -134,6 +134,38 @@ fn when_no_server_takes_requests_all_are_tried_but_those_that_were_tried() {
         choose::<Server>(&[], wide(1), excluded(&[])),
         Choice::None
     ));
+}
+
+#[test]
+fn a_server_that_is_no_longer_listed_is_not_tried_when_no_server_takes_requests() {
+    let (servers, _) = servers(&[2, 4]);
+    let (_, mut held) = placed(&servers, 3);
+    let is_at_second = |charge: &ServerCharge<Server>| Arc::ptr_eq(charge.server(), &servers[1]);
+    held.retain(is_at_second);
+    let running = Seats::try_from(held.len()).unwrap();
+    assert!(running > 0);
+    servers[1].0.set_listed(false);
+    servers[1].0.close();
+    let excluded = Preference {
+        excluded: &[0],
+        ..Preference::default()
+    };
+    let unlimited = ServerDemand {
+        is_limited: false,
+        ..wide(1)
+    };
+    for demand in [wide(1), unlimited] {
+        assert!(matches!(choose(&servers, demand, excluded), Choice::None));
+    }
+    servers[0].0.close();
+    assert_eq!(total_seats(&servers), 2 + running, "what still runs there");
+    drop(held);
+    assert_eq!(total_seats(&servers), 2);
+    let (at, _held) = placed(&servers, 2);
+    assert_eq!(at, [0, 0]);
+    // Its name has the address again.
+    servers[1].0.set_listed(true);
+    assert_eq!(total_seats(&servers), 6);
 }
 
 #[test]
@@ -369,6 +401,7 @@ fn a_server_that_answers_probes_and_fails_requests_stays_away_longer_each_time()
     assert_eq!(health.capacity(at(now + 2_000), 100), 10);
     assert!(health.skip_slow_start(at(now + 2_000)));
     assert_eq!(health.capacity(at(now + 2_000), 100), 100);
+    assert!(!health.skip_slow_start(at(now + 2_000)), "nothing changes");
 }
 
 #[test]
@@ -401,7 +434,6 @@ fn a_server_that_shuts_down_does_not_fail_the_requests_that_wait_there() {
         assert!(!health.is_on_trial());
     }
 }
-    assert!(!health.skip_slow_start(at(now + 2_000)), "nothing changes");
 
 #[test]
 fn a_server_is_lost_after_ten_seconds_without_any_answer() {

@@ -14,7 +14,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -45,8 +45,6 @@ pub struct UpstreamServer {
     pub(crate) health: Mutex<Health>,
     /// Which configured server it is, or belongs to.
     pub(crate) group: usize,
-    /// Whether its address is still one of its name; if not, it takes no new requests.
-    pub(crate) is_listed: AtomicBool,
     /// Ends connections of the gateway's own requests when the server does not answer.
     unresponsive: watch::Sender<bool>,
     pub(crate) moving: MovingWatches,
@@ -85,7 +83,6 @@ impl UpstreamServer {
             load: ServerLoad::new(seats, places),
             health: Mutex::new(health),
             group,
-            is_listed: AtomicBool::new(true),
             unresponsive: watch::Sender::new(false),
             moving: MovingWatches::default(),
             moving_connections: Wanted::default(),
@@ -111,14 +108,13 @@ impl UpstreamServer {
     /// How it is in one word or a few, and since when.
     pub fn condition(&self) -> ServerCondition {
         let health = lock(&self.health);
-        let is_listed = self.is_listed.load(Ordering::Relaxed);
         ServerCondition {
             state: health.state(),
             since: health.since(),
             reason: health.reason(),
             is_slow: health.slowness().is_slow(),
             is_on_trial: health.is_on_trial(),
-            is_listed,
+            is_listed: self.load.is_listed(),
         }
     }
 
@@ -178,8 +174,7 @@ impl UpstreamServer {
     /// Applies its health to what it may be charged.
     pub(crate) fn apply_health(&self, now: Time) {
         let health = lock(&self.health);
-        let is_listed = self.is_listed.load(Ordering::Relaxed);
-        self.load.set_capacity(if is_listed {
+        self.load.set_capacity(if self.load.is_listed() {
             health.capacity(now, self.load.seats())
         } else {
             0
@@ -369,9 +364,7 @@ impl UpstreamServers {
     /// The seats of all servers, whether or not they can be reached now.
     pub fn all_seats(&self) -> Seats {
         let list = self.list.load();
-        let listed = list
-            .iter()
-            .filter(|server| server.is_listed.load(Ordering::Relaxed));
+        let listed = list.iter().filter(|server| server.load.is_listed());
         let seats = listed.map(|server| server.load.seats());
         seats.fold(0, Seats::saturating_add)
     }
@@ -452,7 +445,6 @@ impl UpstreamServers {
             server.load.outcomes().forget_failures();
             server.apply_health(self.clock.now());
             self.publish();
-        self.open_wholly_if_alone(&list);
             log_condition(server);
         }
     }
@@ -460,7 +452,15 @@ impl UpstreamServers {
     /// Tells the seats of all servers, after the health of any was applied.
     pub(crate) fn publish(&self) {
         let list = self.list.load();
+        self.open_wholly_if_alone(&list);
         let total = total_seats(&list).max(1);
+        self.total.send_if_modified(|now| {
+            let changed = *now != total;
+            *now = total;
+            changed
+        });
+    }
+
     /// Gives the server that takes requests all its seats if it is the only one: nobody else could serve what a slow start or a trial holds
     /// back.
     fn open_wholly_if_alone(&self, list: &[Arc<UpstreamServer>]) {
@@ -481,13 +481,6 @@ impl UpstreamServers {
         }
     }
 
-        self.total.send_if_modified(|now| {
-            let changed = *now != total;
-            *now = total;
-            changed
-        });
-    }
-
     /// Gives each server its seats: its own, or its part of what those share that have none.
     pub(crate) fn set_parts(&self) {
         let shared = *lock(&self.shared_seats);
@@ -496,7 +489,7 @@ impl UpstreamServers {
         for (group, (configured, part)) in self.configured.iter().zip(parts).enumerate() {
             let of_group = list
                 .iter()
-                .filter(|server| server.group == group && server.is_listed.load(Ordering::Relaxed));
+                .filter(|server| server.group == group && server.load.is_listed());
             let of_group: Vec<_> = of_group.collect();
             let parts = equal_parts(part, of_group.len());
             for (server, part) in of_group.into_iter().zip(parts) {
