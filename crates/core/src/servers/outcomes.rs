@@ -103,9 +103,7 @@ impl Outcomes {
     /// A response arrived that is no error, `nanos` after the request had been sent.
     pub fn answered(&self, nanos: u64) {
         self.answers.fetch_add(1, Ordering::Relaxed);
-        if self.failed_in_a_row.load(Ordering::Relaxed) != 0 {
-            self.failed_in_a_row.store(0, Ordering::Relaxed);
-        }
+        self.end_row();
         let nanos = nanos.saturating_add(1);
         let shortest = self.shortest.load(Ordering::Relaxed);
         if shortest == 0 || nanos < shortest {
@@ -117,6 +115,7 @@ impl Outcomes {
     /// A response that is an error of the server arrived, to a user whose name has this hash.
     pub fn answered_with_error(&self, user: u64) {
         self.errors.fetch_add(1, Ordering::Relaxed);
+        self.end_row();
         self.users_with_errors
             .fetch_or(1 << bucket(user), Ordering::Relaxed);
     }
@@ -131,12 +130,20 @@ impl Outcomes {
     /// A response arrived that says no more than that the server answers.
     pub fn answered_otherwise(&self) {
         self.others.fetch_add(1, Ordering::Relaxed);
+        self.end_row();
     }
 
     /// A request was sent and not answered. True if it was the one after which the server counts as down.
     pub fn failed(&self) -> bool {
         let before = self.failed_in_a_row.fetch_add(1, Ordering::Relaxed);
         before + 1 == FAILURES_IN_A_ROW
+    }
+
+    /// An answer ends a row of failures. Hardly ever a write, since many cores answer at a time.
+    fn end_row(&self) {
+        if self.failed_in_a_row.load(Ordering::Relaxed) != 0 {
+            self.failed_in_a_row.store(0, Ordering::Relaxed);
+        }
     }
 
     /// The server is tried again: what failed before no longer counts.
@@ -215,5 +222,23 @@ mod tests {
         assert_eq!((second.awaited.requests, second.awaited.users), (1, 0b100));
         drop(waits);
         assert_eq!(outcomes.take(false), PeriodOutcomes::default());
+    }
+
+    #[test]
+    fn any_answer_ends_a_row_of_requests_without_one() {
+        let answers: [fn(&Outcomes); 3] = [
+            |outcomes| outcomes.answered(1),
+            |outcomes| outcomes.answered_with_error(1),
+            Outcomes::answered_otherwise,
+        ];
+        for answer in answers {
+            let outcomes = Outcomes::default();
+            assert!(!outcomes.failed() && !outcomes.failed());
+            answer(&outcomes);
+            assert!(!outcomes.failed() && !outcomes.failed());
+            // That a request is reset says nothing of whether the server answers.
+            outcomes.reset(1);
+            assert!(outcomes.failed());
+        }
     }
 }
