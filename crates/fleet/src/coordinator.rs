@@ -243,12 +243,8 @@ impl Coordinator {
         // After the last epoch there is none: somebody has written it.
         let epoch = Epoch(self.stored.epoch.0.checked_add(1)?);
         let entries = self.entries(epoch, divide)?;
-        let flows = self.flow_work();
-        // The last report of a silent gateway is out of date.
-        let reports = self.reports.values().map(|(_, report)| report);
-        let reports: Vec<&Report> = reports
-            .filter(|report| !self.silent.contains(&report.gateway))
-            .collect();
+        let reports = self.reports_of_members(&entries);
+        let flows = flow_work(&reports);
         let mut tenants = spread_tenants(&entries, &reports);
         if !differ_much(&self.stored.tenants, &tenants) {
             tenants.clone_from(&self.stored.tenants);
@@ -347,22 +343,15 @@ impl Coordinator {
         (after <= bound || breaks_rules).then_some(entries)
     }
 
-    /// What flows that are active at several gateways received at each.
-    fn flow_work(&self) -> Vec<FlowWork> {
-        let mut flows: BTreeMap<(&str, u64), Vec<(GatewayRun, u64)>> = BTreeMap::new();
-        for (_, report) in self.reports.values() {
-            for flow in &report.flows {
-                let works = flows.entry((&flow.level, flow.flow)).or_default();
-                works.push((report.gateway.clone(), flow.work));
-            }
-        }
-        let several = flows.into_iter().filter(|(_, work)| work.len() > 1);
-        let flow = |((level, flow), work): ((&str, u64), _)| FlowWork {
-            level: level.to_owned(),
-            flow,
-            work,
+    /// The last reports of the members among these entries. Those of others, which are silent or gone, are out of date.
+    fn reports_of_members(&self, entries: &[LedgerEntry]) -> Vec<&Report> {
+        let is_member = |report: &&Report| {
+            let mut entries = entries.iter();
+            let entry = entries.find(|entry| entry.gateway == report.gateway);
+            entry.is_some_and(|entry| entry.standing == Standing::Member)
         };
-        several.map(flow).collect()
+        let reports = self.reports.values().map(|(_, report)| report);
+        reports.filter(is_member).collect()
     }
 
     fn is_worth_writing(&self, entries: &[LedgerEntry]) -> bool {
@@ -429,5 +418,85 @@ impl Coordinator {
     /// The ledger as it is stored, as far as known.
     pub fn ledger(&self) -> &SeatLedger {
         &self.stored
+    }
+}
+
+/// What flows that are active at several gateways received at each.
+fn flow_work(reports: &[&Report]) -> Vec<FlowWork> {
+    let mut flows: BTreeMap<(&str, u64), Vec<(GatewayRun, u64)>> = BTreeMap::new();
+    for report in reports {
+        for flow in &report.flows {
+            let works = flows.entry((&flow.level, flow.flow)).or_default();
+            works.push((report.gateway.clone(), flow.work));
+        }
+    }
+    let several = flows.into_iter().filter(|(_, work)| work.len() > 1);
+    let flow = |((level, flow), work): ((&str, u64), _)| FlowWork {
+        level: level.to_owned(),
+        flow,
+        work,
+    };
+    several.map(flow).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{records::FlowLoad, settings::Reclaim, tests::report_of};
+
+    /// A report of a gateway at which the flow 7 received so much.
+    fn report(name: &str, sequence: u64, work: u64) -> Report {
+        Report {
+            sequence,
+            flows: vec![FlowLoad {
+                level: "low".to_owned(),
+                flow: 7,
+                demand: 1,
+                work,
+                ..FlowLoad::default()
+            }],
+            ..report_of(name)
+        }
+    }
+
+    /// Has the coordinator write a ledger, if there is one to be written. Whether it did.
+    fn writes(coordinator: &mut Coordinator, now: Time) -> bool {
+        let even = |members: &[&Report], _| {
+            let target = SeatTarget {
+                seats: 2,
+                levels: Vec::new(),
+            };
+            vec![target; members.len()]
+        };
+        let Some(proposal) = coordinator.propose(now, even) else {
+            return false;
+        };
+        coordinator.stored(proposal.attempt, KeyRevision(proposal.ledger.epoch.0));
+        true
+    }
+
+    #[test]
+    fn what_flows_received_at_a_gateway_that_is_silent_is_not_told_any_more() {
+        let settings = Settings::new(2, 1, Reclaim::Prompt);
+        let (interval, silence) = (settings.ledger_interval, settings.silence());
+        let mut now = Time::ZERO;
+        let nothing = SeatLedger::default();
+        let mut coordinator =
+            Coordinator::new(settings, Fence(1), 10, now, nothing, KeyRevision(0));
+        let reports = [report("a", 1, 10), report("b", 1, 20)];
+        let reports = reports.map(|report| (report, KeyRevision(1)));
+        coordinator.read_all(now, now, reports);
+        assert!(writes(&mut coordinator, now));
+        assert_eq!(coordinator.ledger().flows[0].work.len(), 2);
+        now = now.plus(silence);
+        coordinator.read_all(now, now, [(report("a", 2, 30), KeyRevision(2))]);
+        assert!(writes(&mut coordinator, now));
+        assert_eq!(coordinator.ledger().flows, []);
+        // What the flow receives at the only gateway that is left is no news.
+        now = now.plus(interval.max(Duration::from_millis(1)));
+        coordinator.read_all(now, now, [(report("a", 3, 40), KeyRevision(3))]);
+        assert!(!writes(&mut coordinator, now));
     }
 }
