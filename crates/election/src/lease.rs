@@ -220,18 +220,18 @@ impl<'c, A: LeaseApi> Leadership<'c, A> {
     }
 
     async fn write(&mut self, method: Method, lease: &Value) -> LeaseWrite {
-        let name = if method == Method::POST {
-            ""
-        } else {
-            &self.name
-        };
+        let is_new = method == Method::POST;
+        let name = if is_new { "" } else { &self.name };
         let call = self.api.call(method, &self.namespace, name, Some(lease));
         let (outcome, error) = match call.await {
             Ok(stored) => (LeaseWrite::Stored(stored), None),
             Err(LeaseCallError {
-                code: Some(404 | 409),
-                ..
+                code: Some(409), ..
             }) => (LeaseWrite::Conflict, None),
+            // Where a new lease has no place, reading it finds nothing new.
+            Err(LeaseCallError {
+                code: Some(404), ..
+            }) if !is_new => (LeaseWrite::Conflict, None),
             Err(error) => (LeaseWrite::Failed, Some(error)),
         };
         self.write_failure
@@ -329,6 +329,11 @@ mod tests {
         })
     }
 
+    /// When the next call is due.
+    fn due(leadership: &Leadership<'_, ScriptedApi>) -> Time {
+        leadership.election.as_ref().unwrap().due()
+    }
+
     /// A candidate that has read the lease, and holds it.
     fn holder(api: &ScriptedApi) -> Leadership<'_, ScriptedApi> {
         let mut leadership = candidate(api);
@@ -365,6 +370,32 @@ mod tests {
         for answer in [(404, refused()), (200, lease("other", "2"))] {
             let api = api_that_answers(&[(409, refused()), answer]);
             assert_eq!(holder(&api).try_release().await, None);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_cannot_be_created_is_tried_again_after_a_pause() {
+        // There is no such namespace, or the server does not have the API.
+        let api = api_that_answers(&[(404, refused()), (404, refused())]);
+        let mut leadership = candidate(&api);
+        leadership.attempt().await;
+        assert_eq!(due(&leadership), Time::ZERO, "there is no lease");
+        leadership.attempt().await;
+        assert!(due(&leadership) > Time::ZERO);
+        assert!(!leadership.write_failure.0.is_empty(), "it is logged");
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_another_client_changed_meanwhile_is_read_again_at_once() {
+        let created_meanwhile = [(404, refused()), (409, refused())];
+        let deleted_meanwhile = [(200, lease("me", "1")), (404, refused())];
+        for answers in [created_meanwhile, deleted_meanwhile] {
+            let api = api_that_answers(&answers);
+            let mut leadership = candidate(&api);
+            leadership.attempt().await;
+            leadership.attempt().await;
+            assert_eq!(due(&leadership), Time::ZERO, "{answers:?}");
+            assert!(leadership.write_failure.0.is_empty());
         }
     }
 
