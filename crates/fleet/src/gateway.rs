@@ -8,7 +8,10 @@
 //!
 //! Not here: sending reports, and which request gets a seat.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fairgate_core::{apf::Seats, time::Time};
 
@@ -42,6 +45,8 @@ pub struct FleetGateway {
     settled_from: Time,
     /// From when the floor may be used.
     floor_from: Time,
+    /// Whether the last ledger lists as many other gateways as the fleet may have, so that no floor is kept for this one.
+    is_one_too_many: bool,
     phase: GatewayPhase,
     /// Whether another process reports under this name.
     is_name_taken: bool,
@@ -76,7 +81,8 @@ struct LastReport {
 pub enum GatewayState {
     /// It has a grant.
     Granted,
-    /// It has its floor alone: its grant has expired, or no ledger lists it yet.
+    /// It has its floor alone: its grant has expired, or no ledger lists it yet. It has not even that if the fleet has as many gateways without
+    /// it as it may have.
     Isolated,
     /// It has started a short time ago and no ledger lists it: requests of an earlier run may still execute.
     Starting,
@@ -153,6 +159,7 @@ impl FleetGateway {
         Self {
             settled_from: now.plus(settings.drain_as_counted()),
             floor_from: now.plus(wait),
+            is_one_too_many: false,
             settings,
             identity,
             epoch: Epoch::default(),
@@ -179,8 +186,17 @@ impl FleetGateway {
             GatewayPhase::Leaving => 0,
             // Also if another process has the name: what was granted to this run stays reserved until it expires.
             _ if grant_holds => self.grant,
-            GatewayPhase::Running if now >= self.floor_from => self.settings.floor,
+            GatewayPhase::Running if now >= self.floor_from => self.floor(),
             GatewayPhase::Running | GatewayPhase::Displaced => 0,
+        }
+    }
+
+    /// The seats that are kept for it, whether or not a ledger lists it.
+    fn floor(&self) -> Seats {
+        if self.is_one_too_many {
+            0
+        } else {
+            self.settings.floor
         }
     }
 
@@ -226,11 +242,7 @@ impl FleetGateway {
     /// What may be used once the grant has expired, if nothing else happens until then.
     pub fn after_lapse(&self, now: Time) -> Seats {
         let may_use_floor = self.phase == GatewayPhase::Running && now >= self.floor_from;
-        if may_use_floor {
-            self.settings.floor
-        } else {
-            0
-        }
+        if may_use_floor { self.floor() } else { 0 }
     }
 
     fn holds(&self, now: Time) -> bool {
@@ -368,6 +380,7 @@ impl FleetGateway {
                 (key, told)
             })
             .collect();
+        self.is_one_too_many = self.has_no_place_in(ledger);
         let entry = ledger.entry(&self.identity);
         let Some(entry) = entry.filter(|entry| entry.standing != Standing::Gone) else {
             self.grant = 0;
@@ -380,6 +393,14 @@ impl FleetGateway {
         self.acknowledged = entry.reported.sequence;
         self.floor_from = self.floor_from.min(now);
         LedgerOutcome::Granted
+    }
+
+    /// Whether the ledger lists as many gateways as the fleet may have, by name, and not this one.
+    fn has_no_place_in(&self, ledger: &SeatLedger) -> bool {
+        let names = ledger.entries.iter().map(|entry| &*entry.gateway.name);
+        let names: BTreeSet<&str> = names.collect();
+        let most = usize::try_from(self.settings.max_gateways).unwrap_or(usize::MAX);
+        names.len() >= most && !names.contains(&*self.identity.name)
     }
 
     /// Stops dispatching for good. Report until a report with nothing executing is stored.
@@ -482,5 +503,47 @@ mod tests {
             !gateway.is_report_due(at(200), &load(8, 60)),
             "it is at one gateway"
         );
+    }
+
+    /// A ledger that lists these gateways and not "a".
+    fn ledger_of(epoch: u64, names: &[&str]) -> SeatLedger {
+        let entry = |name: &&str| LedgerEntry {
+            gateway: GatewayRun {
+                name: (*name).to_owned(),
+                incarnation: 1,
+            },
+            standing: Standing::Silent,
+            grant: 1,
+            levels: Vec::new(),
+            reported: Reported::default(),
+            outstanding: Grants::only(Epoch(epoch), 1),
+        };
+        SeatLedger {
+            epoch: Epoch(epoch),
+            entries: names.iter().map(entry).collect(),
+            ..SeatLedger::default()
+        }
+    }
+
+    #[test]
+    fn a_gateway_for_which_the_fleet_has_no_place_has_no_floor() {
+        let identity = GatewayRun {
+            name: "a".to_owned(),
+            incarnation: 2,
+        };
+        let mut gateway = FleetGateway::new(Settings::new(3, 1, Reclaim::Prompt), identity, at(0));
+        gateway.apply(at(1), &ledger_of(1, &["b", "c"]));
+        assert_eq!(gateway.may_use(at(5_000)), 1, "it is reserved");
+        gateway.apply(at(5_000), &ledger_of(2, &["b", "c", "d"]));
+        let found = (gateway.may_use(at(5_000)), gateway.after_lapse(at(5_000)));
+        assert_eq!(found, (0, 0));
+        assert_eq!(gateway.state(at(5_000)), GatewayState::Isolated);
+        // An earlier run has its name: its floor is kept.
+        gateway.apply(at(6_000), &ledger_of(3, &["a", "c", "d"]));
+        assert_eq!(gateway.may_use(at(6_000)), 1);
+        gateway.apply(at(7_000), &ledger_of(4, &["b", "c", "d"]));
+        assert_eq!(gateway.may_use(at(7_000)), 0);
+        gateway.apply(at(8_000), &ledger_of(5, &["c", "d"]));
+        assert_eq!(gateway.may_use(at(8_000)), 1);
     }
 }

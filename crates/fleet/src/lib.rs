@@ -39,7 +39,8 @@
 //!   is paused between that look and the write to the server may send what it had looked at: at most one request a data core.
 //! - `Strict`: no server works on a request for longer than D after its dispatch. With `Prompt`, what is *granted* is bounded, not what
 //!   executes.
-//! - No two running processes have the same name, and there are at most `max_gateways` names.
+//! - No two running processes have the same name, and there are at most `max_gateways` names. A gateway that reads a ledger of
+//!   so many others uses no floor.
 //! - The engine loses no acknowledged write, and its reads are linearizable. Its leases and locks prove nothing here.
 //! - L is at least the sum of all floors. When L falls, seats beyond it are taken back as gateways acknowledge it; nothing is cut.
 //!
