@@ -350,18 +350,23 @@ impl FleetSeats {
             received: Mutex::default(),
         }
     }
+
+    /// The seats of the servers that can be reached, 0 if none can; `None` with one server behind the gateway.
+    fn reach(&self) -> Option<Seats> {
+        let servers = self.servers.as_ref()?;
+        let view = self.flow_control.dispatcher().view();
+        // While none can be reached all are tried, so the policy divides what all have.
+        let reached = servers
+            .is_any_open()
+            .then(|| view.policy().settings().total_seats);
+        Some(reached.unwrap_or(0))
+    }
 }
 
 impl SeatUser for FleetSeats {
     fn load(&self) -> Load {
-        let dispatcher = self.flow_control.dispatcher();
-        // With one server behind it, or while none can be reached, the policy divides what the configuration says.
-        let reached = self
-            .servers
-            .as_ref()
-            .filter(|servers| servers.is_any_open());
-        let reach = reached.map(|_| dispatcher.view().policy().settings().total_seats);
-        let load = lock(&self.received).load(dispatcher);
+        let load = lock(&self.received).load(self.flow_control.dispatcher());
+        let reach = self.reach();
         Load { reach, ..load }
     }
 
@@ -387,8 +392,14 @@ impl SeatUser for FleetSeats {
         let policy = view.policy();
         let own = policy.settings().total_seats;
         // Not more than all servers have that this gateway knows of: another one may have been configured with more.
-        let servers = self.servers.as_ref();
-        let total = servers.map_or(own, |servers| own.max(reached.min(servers.all_seats())));
+        let known = self.servers.as_ref().map(|servers| servers.all_seats());
+        let reached = known.map_or(0, |known| reached.min(known));
+        let total = if reached > 0 && self.reach() == Some(0) {
+            // Its own total is what all servers have that it knows of, of which others know better which can be reached.
+            reached
+        } else {
+            own.max(reached)
+        };
         let division = FleetDivision {
             levels: levels(policy, total),
             tenant_weight: policy.settings().tenant_weight,

@@ -53,7 +53,7 @@ pub trait SeatUser: Send + Sync + 'static {
     fn note_elsewhere(&self, now: Time, elsewhere: Elsewhere);
 
     /// How seats are to be divided, and how many the servers have: those that this gateway reaches, or `reached` if another one reaches
-    /// more, which this one would not know of.
+    /// more, which this one would not know of. `reached` is 0 if no gateway reaches any, or none tells.
     fn division(&self, reached: Seats) -> (FleetDivision, Seats);
 }
 

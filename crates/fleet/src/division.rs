@@ -82,8 +82,14 @@ impl FleetDivision {
             let own = report.levels.iter().find(|own| own.level == level.name);
             own.map_or(0, |own| own.demand)
         };
+        // Where nobody reaches a server, all try all.
+        let reaches_any = |report: &&Report| report.reach != Some(0);
+        let is_any_reached = reports.iter().any(reaches_any);
         let reach = |report: &&Report| Reach {
-            seats: report.reach.unwrap_or(Seats::MAX),
+            seats: report
+                .reach
+                .filter(|_| is_any_reached)
+                .unwrap_or(Seats::MAX),
             demand: self
                 .levels
                 .iter()

@@ -41,7 +41,7 @@ pub struct Report {
     /// [`Settings::terms`](crate::settings::Settings::terms): all members must have the same.
     #[serde(default)]
     pub terms: String,
-    /// The seats of the servers that it reaches; `None` if it cannot tell them apart: then all.
+    /// The seats of the servers that it reaches, 0 if it reaches none; `None` if it cannot tell them apart: then all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<Seats>,
     /// By level.

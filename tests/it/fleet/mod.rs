@@ -465,21 +465,48 @@ async fn a_coordinator_that_does_not_reach_a_server_divides_its_seats_all_the_sa
     leaves_the_seats_of_a_server(0).await;
 }
 
-/// The gateway that is so many after the coordinator does not reach a server.
-async fn leaves_the_seats_of_a_server(after_coordinator: usize) {
-    let (servers, _) = servers_with([6, 12]);
-    let mut members = three_before(&servers).await;
-    let cut_off = soon(async {
+/// The index of the gateway that coordinates, once one does.
+async fn coordinator(members: &[Member]) -> usize {
+    soon(async {
         loop {
             for (index, member) in members.iter().enumerate() {
                 if member.fleet().await["coordinator"] == true {
-                    return (index + after_coordinator) % members.len();
+                    return index;
                 }
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_that_reaches_no_server_divides_what_the_others_reach() {
+    let (servers, _) = servers_with([6, 6, 6]);
+    let members = three_before(&servers).await;
+    let coordinator = coordinator(&members).await;
+    for (index, member) in members.iter().enumerate() {
+        for (server, door) in member.doors.iter().enumerate() {
+            // Nobody reaches the last server, and the coordinator none.
+            let is_unready = server == 2 || index == coordinator;
+            door.is_unready.store(is_unready, Ordering::SeqCst);
+        }
+    }
+    // All ask for all seats.
+    let clients = members.iter().map(|member| member.clients("alice", 24));
+    let clients: Vec<_> = clients.collect();
+    until_seats(&members, |seats| {
+        seats.iter().sum::<usize>() == 12 && seats[coordinator] == FLOOR
+    })
     .await;
+    clients.iter().flatten().for_each(JoinHandle::abort);
+}
+
+/// The gateway that is so many after the coordinator does not reach a server.
+async fn leaves_the_seats_of_a_server(after_coordinator: usize) {
+    let (servers, _) = servers_with([6, 12]);
+    let mut members = three_before(&servers).await;
+    let cut_off = (coordinator(&members).await + after_coordinator) % members.len();
     members[cut_off].doors.pop();
     let mut clients = Vec::new();
     for (index, member) in members.iter().enumerate() {

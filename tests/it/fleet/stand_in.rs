@@ -63,6 +63,8 @@ pub(super) struct Server {
 pub(super) struct Door {
     pub(super) upstream: TestUpstream,
     pub(super) is_closed: Arc<AtomicBool>,
+    /// Whether the server says to this gateway that it is not ready.
+    pub(super) is_unready: Arc<AtomicBool>,
     /// Its ways to the members of the etcd.
     pub(super) etcd: Vec<TcpRelay>,
 }
@@ -103,9 +105,15 @@ impl Server {
         let server = Arc::clone(self);
         let is_closed = Arc::<AtomicBool>::default();
         let closed = Arc::clone(&is_closed);
+        let is_unready = Arc::<AtomicBool>::default();
+        let unready = Arc::clone(&is_unready);
         let upstream = TestUpstream::start(Speaks::Http1, move |request| {
             let (server, closed) = (Arc::clone(&server), Arc::clone(&closed));
+            let unready = Arc::clone(&unready);
             async move {
+                if request.uri().path() == "/readyz" && unready.load(Ordering::SeqCst) {
+                    return status(503, &json!({"message": "not ready"}));
+                }
                 if request.uri().path().ends_with("/pods/work") {
                     return server.work(&request).await;
                 }
@@ -122,6 +130,7 @@ impl Server {
         Door {
             upstream,
             is_closed,
+            is_unready,
             etcd,
         }
     }

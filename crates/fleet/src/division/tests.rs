@@ -127,11 +127,27 @@ fn what_a_gateway_does_not_reach_goes_to_who_lacks_it() {
     reports[2].reach = Some(10);
     let spread = seats(&division, &reports, 30);
     assert_eq!((spread.iter().sum::<Seats>(), spread[2]), (30, 10));
-    // What nobody reaches is left out, but for the floors.
+    // What nobody reaches is left out.
+    for report in &mut reports {
+        report.reach = Some(4);
+    }
+    assert_eq!(seats(&division, &reports, 30), [4, 4, 4]);
+}
+
+#[test]
+fn a_gateway_that_reaches_no_server_has_its_floor_while_another_reaches_one() {
+    let mut division = division(vec![level("low", 30, 30)]);
+    division.floor = 2;
+    let mut reports = [1, 2, 3].map(|flow| report(&[(flow, flow, 100)]));
+    for (report, reach) in reports.iter_mut().zip([0, 30, 30]) {
+        report.reach = Some(reach);
+    }
+    assert_eq!(seats(&division, &reports, 30), [2, 14, 14]);
+    // Where nobody reaches any, all are tried.
     for report in &mut reports {
         report.reach = Some(0);
     }
-    assert_eq!(seats(&division, &reports, 30), [0, 0, 0]);
+    assert_eq!(seats(&division, &reports, 30), [10, 10, 10]);
 }
 
 #[test]
