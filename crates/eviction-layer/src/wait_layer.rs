@@ -267,7 +267,7 @@ impl Wait {
             counted.is_attempting = false;
             // Flow control has refused the attempt, not the eviction.
             if let Err(Refusal::TooManyRequests(_)) = result {
-                place.refused(None);
+                place.stepped_back(self.shared.clock.now());
                 continue;
             }
             match finished(result).await {
@@ -281,13 +281,13 @@ impl Wait {
                     return result;
                 }
                 AttemptEnd::Failed(_) => {
-                    place.refused(None);
+                    place.stepped_back(self.shared.clock.now());
                     continue;
                 }
                 AttemptEnd::Refused(again) => refused = again,
             }
             if refused.refusal.budget == *place.place().budget() {
-                place.refused(Some(&refused.refusal.cause));
+                place.refused(&refused.refusal.cause);
             } else {
                 // The pod's labels or the budgets have changed.
                 drop(place);

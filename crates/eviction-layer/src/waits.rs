@@ -181,7 +181,7 @@ impl BudgetWaits {
     /// All evictions that wait, by budget, in the order of their turns.
     pub(crate) fn report(&self, now: Time) -> Vec<WaitingEviction> {
         let state = lock(&self.state);
-        let places = state.waiting.in_order().into_iter();
+        let places = state.waiting.in_order(now).into_iter();
         let rows = places.filter_map(|place| {
             let wait = &state.held.get(&place.number)?.wait;
             Some(WaitingEviction {
@@ -265,15 +265,21 @@ impl HeldPlace {
         self.turn.notified().await;
     }
 
-    /// Records that the eviction was refused although it was, or may have been, its turn. It continues to wait. `reason` is what
-    /// the budget lacks, if that has refused it.
-    pub(crate) fn refused(&self, reason: Option<&str>) {
+    /// Records that the budget refused the eviction although it was, or may have been, its turn. It continues to wait. `reason` is what
+    /// the budget lacks.
+    pub(crate) fn refused(&self, reason: &str) {
         let mut state = lock(&self.waits.state);
         state.waiting.refused(&self.place);
-        let held = state.held.get_mut(&self.place.number());
-        if let (Some(held), Some(reason)) = (held, reason) {
+        if let Some(held) = state.held.get_mut(&self.place.number()) {
             reason.clone_into(&mut held.wait.reason);
         }
+    }
+
+    /// Records that an attempt has ended at `now` before the budget decided. The eviction continues to wait, and lets others pass if
+    /// it was its turn.
+    pub(crate) fn stepped_back(&self, now: Time) {
+        let mut state = lock(&self.waits.state);
+        state.waiting.stepped_back(now, &self.place);
     }
 
     /// Records that the eviction was granted.
@@ -400,8 +406,8 @@ mod tests {
         let places = [("a", "p0"), ("a", "p1"), ("b", "p2")]
             .map(|(user, pod)| waits.join(&foo(), wait(user, pod)).unwrap());
         waits.observed(Time::ZERO, &foo(), 1);
-        places[1].refused(Some("other"));
-        places[2].refused(None);
+        places[1].refused("other");
+        places[2].stepped_back(Time::ZERO);
         let now = Time::ZERO.plus(Duration::from_secs(12));
         let report = waits.report(now);
         let rows: Vec<_> = report

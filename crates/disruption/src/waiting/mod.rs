@@ -11,7 +11,8 @@
 //!
 //! A *turn* is not a grant: the eviction runs its whole procedure, and the budget decides. An eviction that is refused
 //! in its turn keeps its place. After [`TURN_LIMIT`], a turn no longer counts against what the budget allows, so that a
-//! slow eviction does not keep others waiting.
+//! slow eviction does not keep others waiting. If a turn ends for a reason that is not the budget's, the flow lets the others pass for as
+//! long.
 //!
 //! A flow has at most as many places as are still free. Where that leaves it fewer than another flow has, the one with most gives
 //! up its newest place: so whoever drains, and however many others do, has as many places as anybody who has none left.
@@ -253,6 +254,18 @@ impl WaitingEvictions {
         }
     }
 
+    /// The turn has ended at `now` for a reason that is not the budget's: flow control has rejected the attempt, or a call has failed.
+    /// The eviction continues to wait at its place, but for [`TURN_LIMIT`] its flow lets the others pass. Otherwise it would soon have the
+    /// turn again, and again, while theirs could succeed.
+    pub fn stepped_back(&mut self, now: Time, place: &WaitPlace) {
+        if let Some(waiters) = self.budgets.get_mut(&place.budget)
+            && waiters.end_turn(&place.flow, place.number)
+            && let Some(flow) = waiters.flows.get_mut(&place.flow)
+        {
+            flow.lets_pass_until = now.plus(TURN_LIMIT);
+        }
+    }
+
     /// The budget was read at `now`, and allows `allowed` disruptions. Returns the numbers of the places whose turn
     /// begins. Each costs `O(n)`, where n is the number of flows that wait for the budget.
     pub fn observed(&mut self, now: Time, budget: &BudgetName, allowed: usize) -> Vec<u64> {
@@ -291,16 +304,22 @@ struct FlowWaiters {
     order: u64,
     waiting: BTreeSet<u64>,
     on_turn: u64,
+    /// Until then the other flows are before it, whatever its share.
+    lets_pass_until: Time,
 }
+
+/// The flow with the lowest rank is next: whether it lets the others pass, its share, and its order.
+type FlowRank = (bool, u64, u64);
 
 impl FlowWaiters {
     fn places(&self) -> usize {
         self.waiting.len() + usize::try_from(self.on_turn).unwrap_or(usize::MAX)
     }
 
-    /// The flow with the lowest rank is next. Turns count like granted evictions.
-    fn rank(&self) -> (u64, u64) {
-        (self.share + self.on_turn, self.order)
+    /// Turns count like granted evictions.
+    fn rank(&self, now: Time) -> FlowRank {
+        let lets_pass = now < self.lets_pass_until;
+        (lets_pass, self.share + self.on_turn, self.order)
     }
 }
 
@@ -327,6 +346,7 @@ impl BudgetWaiters {
             order: self.order(),
             waiting: BTreeSet::new(),
             on_turn: 0,
+            lets_pass_until: Time::ZERO,
         };
         self.places += 1;
         let flow = self.flows.entry(flow.to_owned()).or_insert(new);
@@ -338,21 +358,22 @@ impl BudgetWaiters {
         let flows = self.flows.values_mut();
         let flow = flows
             .filter(|flow| !flow.waiting.is_empty())
-            .min_by_key(|flow| flow.rank())?;
+            .min_by_key(|flow| flow.rank(now))?;
         let number = flow.waiting.pop_first()?;
         flow.on_turn += 1;
         self.turns.insert(number, now);
         Some(number)
     }
 
-    /// Ends a turn without a grant. The place keeps its number, so it is before all that joined the flow later.
-    fn end_turn(&mut self, flow: &str, number: u64) {
-        if self.turns.remove(&number).is_some()
-            && let Some(flow) = self.flows.get_mut(flow)
-        {
+    /// Ends a turn without a grant. The place keeps its number, so it is before all that joined the flow later. Returns `false` if it
+    /// has no turn.
+    fn end_turn(&mut self, flow: &str, number: u64) -> bool {
+        let had_turn = self.turns.remove(&number).is_some();
+        if had_turn && let Some(flow) = self.flows.get_mut(flow) {
             flow.on_turn -= 1;
             flow.waiting.insert(number);
         }
+        had_turn
     }
 
     /// Removes a place. Returns `false` if there is no place with this number.

@@ -5,6 +5,8 @@ use std::{
     collections::{BinaryHeap, btree_set},
 };
 
+use fairgate_core::time::Time;
+
 use super::{BudgetName, BudgetWaiters, WaitingEvictions};
 
 /// A place, in the order of turns.
@@ -21,14 +23,14 @@ pub struct PlaceInOrder<'a> {
 }
 
 impl WaitingEvictions {
-    /// All places, by budget, in the order of their turns if nothing changes: those that have a turn first. Costs `O(n · log n)`
+    /// All places, by budget, in the order of their turns from `now` if nothing changes: those that have a turn first. Costs `O(n · log n)`
     /// for n places.
-    pub fn in_order(&self) -> Vec<PlaceInOrder<'_>> {
+    pub fn in_order(&self, now: Time) -> Vec<PlaceInOrder<'_>> {
         let mut all = Vec::with_capacity(self.waiting);
         for (budget, waiters) in &self.budgets {
             all.extend(
                 (1..)
-                    .zip(waiters.in_order())
+                    .zip(waiters.in_order(now))
                     .map(|(position, (number, has_turn))| PlaceInOrder {
                         budget,
                         position,
@@ -40,17 +42,20 @@ impl WaitingEvictions {
         all
     }
 
-    /// The numbers of the places of one budget, in the order of their turns. Costs `O(n · log n)` for n of them.
+    /// The numbers of the places of one budget, in any order.
     pub fn places_at(&self, budget: &BudgetName) -> impl Iterator<Item = u64> {
         let waiters = self.budgets.get(budget).into_iter();
-        waiters.flat_map(|waiters| waiters.in_order().map(|(number, _)| number))
+        waiters.flat_map(|waiters| {
+            let waiting = waiters.flows.values().flat_map(|flow| &flow.waiting);
+            waiting.chain(waiters.turns.keys()).copied()
+        })
     }
 }
 
 impl BudgetWaiters {
     /// The places, and whether they have a turn.
-    fn in_order(&self) -> impl Iterator<Item = (u64, bool)> {
-        let waiting = self.next_turns().into_iter();
+    fn in_order(&self, now: Time) -> impl Iterator<Item = (u64, bool)> {
+        let waiting = self.next_turns(now).into_iter();
         let on_turn = self.on_turn().map(|number| (number, true));
         on_turn.chain(waiting.map(|number| (number, false)))
     }
@@ -67,22 +72,21 @@ impl BudgetWaiters {
     }
 
     /// The places of those that wait, in the order of [`Self::next_turn`].
-    fn next_turns(&self) -> Vec<u64> {
+    fn next_turns(&self, now: Time) -> Vec<u64> {
         let mut flows: Vec<btree_set::Iter<'_, u64>> = Vec::new();
         let mut next = BinaryHeap::new();
         // As if each were granted before the next begins its turn.
         let mut last_order = self.next_order;
         for flow in self.flows.values() {
-            let (rank, order) = flow.rank();
-            next.push(Reverse((rank, order, flows.len())));
+            next.push(Reverse((flow.rank(now), flows.len())));
             flows.push(flow.waiting.iter());
         }
         let mut numbers = Vec::new();
-        while let Some(Reverse((rank, _, flow))) = next.pop() {
+        while let Some(Reverse(((lets_pass, share, _), flow))) = next.pop() {
             if let Some(number) = flows[flow].next() {
                 numbers.push(*number);
                 last_order += 1;
-                next.push(Reverse((rank + 1, last_order, flow)));
+                next.push(Reverse(((lets_pass, share + 1, last_order), flow)));
             }
         }
         numbers

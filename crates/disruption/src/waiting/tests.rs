@@ -83,6 +83,10 @@ impl Crowd {
         self.waiting.refused(&self.places[&number]);
     }
 
+    fn stepped_back(&mut self, number: u64) {
+        self.waiting.stepped_back(self.now, &self.places[&number]);
+    }
+
     /// Grants evictions one after the other. Returns the names of their flows.
     fn granted(&mut self, count: usize) -> String {
         let grant = |_| {
@@ -110,7 +114,7 @@ fn the_order_that_is_shown_is_that_of_the_turns() {
     }
     let bars = crowd.waiting.join(&bar(), "a", "q").unwrap().place;
     let turns = crowd.observed(2);
-    let shown = crowd.waiting.in_order();
+    let shown = crowd.waiting.in_order(crowd.now);
     let of_bar: Vec<_> = shown
         .iter()
         .filter(|place| *place.budget == bar())
@@ -143,7 +147,7 @@ fn the_order_that_is_shown_is_that_of_the_turns() {
     }
     assert_eq!(rest, order);
     assert!(
-        crowd.waiting.in_order().len() == 1,
+        crowd.waiting.in_order(crowd.now).len() == 1,
         "that of the other budget"
     );
 }
@@ -215,6 +219,42 @@ fn a_slow_turn_does_not_keep_others_waiting() {
     assert!(crowd.waiting.may_charge(&foo(), Some(slow)));
     crowd.end(0, true);
     assert_eq!(crowd.observed(1), NOBODY, "the second is on its way");
+}
+
+#[test]
+fn a_flow_whose_turn_ends_before_the_budget_decides_lets_the_others_pass() {
+    let mut crowd = Crowd::of(&[("a", 2), ("b", 2)]);
+    assert_eq!(crowd.observed(1), [0]);
+    crowd.stepped_back(0);
+    assert_eq!(
+        crowd.observed(1),
+        [2],
+        "the budget allows one of the others"
+    );
+    crowd.stepped_back(2);
+    assert_eq!(crowd.observed(2), [0, 2], "nobody else is left");
+    crowd.stepped_back(0);
+    crowd.stepped_back(2);
+    crowd.join("c");
+    assert_eq!(crowd.granted(1), "c");
+    crowd.now = crowd.now.plus(TURN_LIMIT);
+    assert_eq!(crowd.granted(3), "aba", "the order is as before");
+}
+
+#[test]
+fn the_order_that_is_shown_has_those_last_who_let_others_pass() {
+    let mut crowd = Crowd::of(&[("a", 2), ("b", 2)]);
+    let shown = |crowd: &Crowd, now| -> Vec<u64> {
+        let places = crowd.waiting.in_order(now).into_iter();
+        places.map(|place| place.number).collect()
+    };
+    assert_eq!(crowd.observed(1), [0]);
+    crowd.stepped_back(0);
+    assert_eq!(shown(&crowd, crowd.now), [2, 3, 0, 1]);
+    assert_eq!(shown(&crowd, crowd.now.plus(TURN_LIMIT)), [0, 2, 1, 3]);
+    // One that had no turn has kept nobody waiting.
+    crowd.stepped_back(3);
+    assert_eq!(shown(&crowd, crowd.now), [2, 3, 0, 1]);
 }
 
 #[test]
