@@ -98,10 +98,11 @@ where
             return PassingOrBoxed::passing(self.inner.call(call));
         };
         match shared.evictor.wait.limit_of(&call) {
-            Ok(limit) if limit.is_zero() || call.context.head_bytes > MAX_KEPT => {
-                PassingOrBoxed::passing(self.inner.call(call))
+            Ok(None) => PassingOrBoxed::passing(self.inner.call(call)),
+            Ok(Some(limit)) if limit.is_zero() || call.context.head_bytes > MAX_KEPT => {
+                PassingOrBoxed::boxed(try_once(Rc::clone(shared), call, self.inner.clone()))
             }
-            Ok(limit) => {
+            Ok(Some(limit)) => {
                 let wait = Wait {
                     until: call.received.plus(limit),
                     request: KeptRequest::of(&call),
@@ -198,9 +199,11 @@ struct RefusedAttempt {
     body: Bytes,
 }
 
-impl RefusedAttempt {
-    fn into_reply(self) -> Reply {
-        Response::from_parts(self.head, ReplyBody::full(self.body))
+impl DataSide {
+    /// Counts an eviction that does not wait, or waits no longer.
+    fn refused(&self, attempt: RefusedAttempt) -> Reply {
+        self.evictor.count(EvictionOutcome::Refused);
+        Response::from_parts(attempt.head, ReplyBody::full(attempt.body))
     }
 }
 
@@ -211,13 +214,11 @@ enum Wake {
 }
 
 impl Wait {
-    async fn evict<S>(self, mut call: Call, mut inner: S) -> Result<Reply, Refusal>
+    async fn evict<S>(self, call: Call, mut inner: S) -> Result<Reply, Refusal>
     where
         S: Service<Call, Response = Reply, Error = Refusal>,
     {
-        let attempt = EvictionAttempt { place: None };
-        call.request.extensions_mut().insert(attempt);
-        let refused = match finished(inner.call(call).await).await {
+        let refused = match first_attempt(call, &mut inner).await {
             AttemptEnd::Final(result) => return result,
             AttemptEnd::Failed(reply) => return Ok(reply),
             AttemptEnd::Refused(refused) => refused,
@@ -226,8 +227,7 @@ impl Wait {
         let kept = self.request.context.head_bytes + refused.refusal.body.len();
         let place = (kept <= MAX_KEPT).then(|| self.join(&refused.refusal, started));
         let Some(place) = place.flatten() else {
-            self.shared.evictor.count(EvictionOutcome::Refused);
-            return Ok(refused.into_reply());
+            return Ok(self.shared.refused(refused));
         };
         self.log_start(&refused.refusal.budget);
         let mut counted = CountedWait {
@@ -297,8 +297,7 @@ impl Wait {
                 }
             }
         }
-        self.shared.evictor.count(EvictionOutcome::Refused);
-        Ok(refused.into_reply())
+        Ok(self.shared.refused(refused))
     }
 
     async fn timed_pause(&self, place: &HeldPlace) -> Wake {
@@ -358,6 +357,29 @@ impl Wait {
         let user = &self.request.digest.user;
         self.shared.evictor.log_wait(user, &self.pod, budget);
     }
+}
+
+/// Carries out an eviction that may not wait although those of its user do: its client wants no wait, or its head is too long to be
+/// kept. It gives way to evictions that wait, like any other that arrives.
+async fn try_once<S>(shared: Rc<DataSide>, call: Call, mut inner: S) -> Result<Reply, Refusal>
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    match first_attempt(call, &mut inner).await {
+        AttemptEnd::Final(result) => result,
+        AttemptEnd::Failed(reply) => Ok(reply),
+        AttemptEnd::Refused(refused) => Ok(shared.refused(refused)),
+    }
+}
+
+/// The attempt of an eviction that has no place.
+async fn first_attempt<S>(mut call: Call, inner: &mut S) -> AttemptEnd
+where
+    S: Service<Call, Response = Reply, Error = Refusal>,
+{
+    let attempt = EvictionAttempt { place: None };
+    call.request.extensions_mut().insert(attempt);
+    finished(inner.call(call).await).await
 }
 
 /// Reads the reply of a refused attempt to its end, which releases its seat.

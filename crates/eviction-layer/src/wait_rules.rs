@@ -43,7 +43,7 @@ impl EvictionWaitRules {
     }
 
     /// How long the eviction that `call` requests may wait, counted from its arrival: the configured
-    /// limit, or less if the client requests that. Zero if it may not wait.
+    /// limit, or less, down to zero, if the client requests that. `None` if evictions of its user do not wait.
     ///
     /// A client that limits its own time (`?timeout=`) gets its response in the last quarter of that time.
     ///
@@ -51,17 +51,17 @@ impl EvictionWaitRules {
     ///
     /// [`Refusal::Malformed`] if the header is not a duration. For users whose evictions do not wait the header is
     /// not parsed.
-    pub(crate) fn limit_of(&self, call: &Call) -> Result<Duration, Refusal> {
+    pub(crate) fn limit_of(&self, call: &Call) -> Result<Option<Duration>, Refusal> {
         let info = &call.digest.info;
         if self.limit.is_zero() || info.verb != Verb::Create || !self.chooses(&call.digest.user) {
-            return Ok(Duration::ZERO);
+            return Ok(None);
         }
         let wanted = wanted(call.request.headers())?.unwrap_or(Duration::MAX);
         let patience = match &info.timeout {
             Some(Ok(timeout)) if !timeout.is_zero() => *timeout / 4 * 3,
             _ => Duration::MAX,
         };
-        Ok(self.limit.min(wanted).min(patience))
+        Ok(Some(self.limit.min(wanted).min(patience)))
     }
 
     fn chooses(&self, user: &User) -> bool {

@@ -202,6 +202,27 @@ async fn a_later_eviction_does_not_overtake_waiting_ones() {
 }
 
 #[tokio::test]
+async fn an_eviction_that_may_not_wait_does_not_overtake_waiting_ones() {
+    let long: &str = "x".repeat(17 << 10).leak();
+    for header in [("x-fairgate-eviction-wait", "0s"), ("x-long", long)] {
+        let cluster = exhausted(2);
+        let gateway = waiting(&cluster, "1h");
+        let first = begin(&gateway, "alice", "p0").await;
+        until_waiting(&gateway, 1).await;
+        // The gateway does not see that the budget allows more until it lists the budgets.
+        cluster.fail(|call| (call.what() == "GET budget").then_some(Fault::Refuse(500)));
+        cluster.allow("foo", 1);
+        let second = begin_at(&gateway, "bob", "p1", path("p1"), &[header]).await;
+        let got = second.await.unwrap();
+        assert_eq!(got.code, 429, "{}: {}", header.0, got.text());
+        assert_eq!(gateway.counted("authoritative", "refused").await, 1);
+        cluster.fail(|_| None);
+        assert_eq!(first.await.unwrap().code, 201);
+        assert!(cluster.pod("p0").is_none() && cluster.pod("p1").is_some());
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_disconnects_gives_up_its_place() {
     let cluster = exhausted(2);
     let gateway = with_places(&cluster, "1h", 1);
