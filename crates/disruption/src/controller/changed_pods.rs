@@ -27,6 +27,8 @@ pub(super) struct PodMatch {
     pub(super) candidates: vec::IntoIter<Arc<str>>,
     /// The first budget that selects the pod.
     pub(super) first: Option<Arc<str>>,
+    /// Whether an event says that several budgets select it.
+    pub(super) is_reported: bool,
 }
 
 impl ChangedPods {

@@ -28,8 +28,8 @@ impl DisruptionController {
         }
     }
 
-    /// Queues the first budget, by name, that selects a changed pod, for as many pods as the slice allows.
-    /// kube-controller-manager queues an arbitrary one of them.
+    /// Queues the budgets that select a changed pod, for as many pods as the slice allows. Of several, kube-controller-manager queues an
+    /// arbitrary one, another one each time. Always the same one would leave the others with statuses that allow too much.
     pub(super) fn match_changed(&mut self, slice: &mut Slice) {
         while !slice.is_spent() {
             let matching = self.matching.take().or_else(|| {
@@ -43,6 +43,7 @@ impl DisruptionController {
                     pod,
                     candidates: candidates.into_iter(),
                     first: None,
+                    is_reported: false,
                 })
             });
             let Some(matching) = matching else { return };
@@ -58,12 +59,7 @@ impl DisruptionController {
     ) -> Option<PodMatch> {
         let pod = &matching.pod;
         while !slice.is_spent() {
-            let Some(name) = matching.candidates.next() else {
-                if let Some(first) = &matching.first {
-                    self.syncs.add(ObjectKey::new(&pod.namespace, first));
-                }
-                return None;
-            };
+            let name = matching.candidates.next()?;
             let key = ObjectKey::new(&pod.namespace, &name);
             let Some(budget) = self.budgets.get(&key) else {
                 continue;
@@ -74,13 +70,16 @@ impl DisruptionController {
             if !budget.selects(pod) {
                 continue;
             }
-            if let Some(first) = &matching.first {
-                let event = DisruptionEvent::multiple_budgets(pod, first);
-                self.events.push((ObjectKey::of_pod(pod), event));
-                self.syncs.add(ObjectKey::new(&pod.namespace, first));
-                return None;
+            self.syncs.add(key);
+            match &matching.first {
+                None => matching.first = Some(name),
+                Some(first) if !matching.is_reported => {
+                    let event = DisruptionEvent::multiple_budgets(pod, first);
+                    self.events.push((ObjectKey::of_pod(pod), event));
+                    matching.is_reported = true;
+                }
+                Some(_) => {}
             }
-            matching.first = Some(name);
         }
         Some(matching)
     }
