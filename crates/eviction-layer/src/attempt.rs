@@ -1,6 +1,11 @@
 //! What the two layers of this crate pass to each other about an eviction that may wait: the outer one in the
 //! extensions of the request, the inner one in those of the reply.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use bytes::Bytes;
 
 use fairgate_disruption::waiting::{BudgetName, WaitPlace};
@@ -10,6 +15,28 @@ use fairgate_disruption::waiting::{BudgetName, WaitPlace};
 pub(crate) struct EvictionAttempt {
     /// The eviction's place in the queue of its budget; `None` for the first attempt, which has not waited.
     pub(crate) place: Option<WaitPlace>,
+    /// Whether the eviction is being carried out.
+    is_carried_out: Arc<AtomicBool>,
+}
+
+impl EvictionAttempt {
+    /// An attempt that has not begun.
+    pub(crate) fn new(place: Option<WaitPlace>) -> Self {
+        Self {
+            place,
+            is_carried_out: Arc::default(),
+        }
+    }
+
+    /// The procedure begins. It counts the end of the eviction, also if the client disconnects, unless the eviction continues to wait.
+    pub(crate) fn carry_out(&self) {
+        self.is_carried_out.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the procedure has begun.
+    pub(crate) fn is_carried_out(&self) -> bool {
+        self.is_carried_out.load(Ordering::Relaxed)
+    }
 }
 
 /// A budget has refused the attempt. The attempt is neither counted nor logged; the eviction is, when it

@@ -187,7 +187,10 @@ impl DataSide {
         deadline: Instant,
     ) -> Result<Reply, Refusal> {
         let output = prepared.output;
-        let body = prepared.attempt.as_ref().map(|(_, body)| body.clone());
+        let body = prepared.attempt.as_ref().map(|(attempt, body)| {
+            attempt.carry_out();
+            body.clone()
+        });
         let (link, procedure) = client_link::link();
         let evictor = Arc::clone(&self.evictor);
         let running = async move { prepared.run(&evictor, procedure).await };
@@ -405,86 +408,18 @@ fn joined(read: &[Bytes]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use fairgate_base::events::EventSink;
-    use fairgate_call::{Inbound, Peer};
-    use fairgate_core::digest::{RequestDigest, RequestInfo};
-    use fairgate_disruption::{EvictionMode, waiting::WaitLimits};
-    use fairgate_upstream::{
-        access_review::{AccessReviewSettings, AccessReviews},
-        client::{ApiClient, ConnectionReuse},
-        endpoint::Endpoint,
-        review::ReviewClient,
-    };
-    use http::{HeaderMap, Request, Uri};
 
     use super::*;
-    use crate::{evictor::EvictorSettings, wait_rules::EvictionWaitRules};
-
-    /// The side of a gateway whose upstream cannot be reached.
-    fn without_upstream() -> DataSide {
-        let client = ApiClient::new(
-            Endpoint::new("127.0.0.1:1".parse().unwrap(), None),
-            Arc::new(HeaderMap::new),
-            ConnectionReuse::Pooled,
-        );
-        let (clock, control) = (Clock::system(), Handle::current());
-        let access = AccessReviews::new(
-            AccessReviewSettings::default(),
-            ReviewClient::access(client.clone()),
-            clock.clone(),
-            control.clone(),
-        );
-        let evictor = Evictor::new(EvictorSettings {
-            mode: EvictionMode::Authoritative,
-            access,
-            client,
-            budgets: None,
-            clock: clock.clone(),
-            seed: 1,
-            events: EventSink::default(),
-            wait: EvictionWaitRules {
-                limit: Duration::ZERO,
-                users: BTreeSet::new(),
-                groups: BTreeSet::new(),
-                exempt_users: BTreeSet::new(),
-                places: WaitLimits {
-                    per_budget: 1,
-                    total: 1,
-                },
-            },
-            wait_events: EventSink::default(),
-            announcements: EventSink::default(),
-        });
-        DataSide {
-            evictor,
-            control,
-            clock,
-        }
-    }
+    use crate::{test_side, wait_rules::EvictionWaitRules};
 
     /// Otherwise it would take final seats for watch events that it does not cause.
     #[tokio::test]
     async fn flow_control_knows_that_an_eviction_has_changed_nothing() {
-        let target = "/api/v1/namespaces/ns/pods/p/eviction";
-        let side = Rc::new(without_upstream());
-        let mut request = Request::new(ClientBody::empty());
-        *request.uri_mut() = Uri::from_static(target);
-        *request.method_mut() = Method::POST;
-        let context = Rc::new(RequestContext::default());
-        let inbound = Inbound {
-            request: Box::new(request),
-            peer: Rc::new(Peer::local()),
-            received: side.clock.now(),
-            context: Rc::clone(&context),
-        };
-        let info = RequestInfo::from_target("POST", target).unwrap();
-        let digest = Arc::new(RequestDigest {
-            user: Arc::new(User::default()),
-            info,
-        });
-        let call = Call::new(inbound, digest, EVICTION_LIMIT).unwrap();
+        let rules = EvictionWaitRules::none();
+        let side = test_side::without_upstream(rules, EventSink::default());
+        let call = test_side::eviction(&side);
+        let context = Rc::clone(&call.context);
         let place = PodPlace {
             namespace: "ns".to_owned(),
             pod: "p".to_owned(),

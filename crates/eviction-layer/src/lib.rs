@@ -63,6 +63,8 @@ mod layer;
 mod path;
 mod responses;
 mod run;
+#[cfg(test)]
+mod test_side;
 mod upstream_objects;
 mod upstream_response;
 mod wait_layer;

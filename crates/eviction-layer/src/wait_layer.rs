@@ -35,7 +35,7 @@ use fairgate_call::{
     RequestKind, RequestProgress,
 };
 use fairgate_core::{digest::RequestDigest, time::Time};
-use fairgate_disruption::waiting::{BudgetName, WaitPlace};
+use fairgate_disruption::waiting::BudgetName;
 
 /// How long an eviction waits at most before it is tried again although its budget allows nothing: its pod may be gone,
 /// or need no budget any more.
@@ -152,11 +152,9 @@ impl KeptRequest {
     }
 
     /// The call of a further attempt, which begins `now`.
-    fn call(&self, body: &Bytes, now: Time, place: &WaitPlace) -> Call {
+    fn call(&self, body: &Bytes, now: Time, attempt: EvictionAttempt) -> Call {
         let mut request = Request::from_parts(self.head.clone(), ClientBody::full(body.clone()));
-        request.extensions_mut().insert(EvictionAttempt {
-            place: Some(place.clone()),
-        });
+        request.extensions_mut().insert(attempt);
         // The upstream has received requests, but none that changed anything.
         self.context.progress.set(RequestProgress::NotSent);
         self.context.is_refused.set(false);
@@ -233,7 +231,7 @@ impl Wait {
         let mut counted = CountedWait {
             shared: &self.shared,
             started,
-            is_attempting: false,
+            attempt: None,
             outcome: None,
         };
         let mut result = self.hold(place, refused, inner, &mut counted).await;
@@ -261,10 +259,13 @@ impl Wait {
     {
         while let Wake::Try = self.timed_pause(&place).await {
             let now = self.shared.clock.now();
-            let call = self.request.call(&refused.refusal.body, now, place.place());
-            counted.is_attempting = true;
+            let attempt = EvictionAttempt::new(Some(place.place().clone()));
+            let call = self
+                .request
+                .call(&refused.refusal.body, now, attempt.clone());
+            counted.attempt = Some(attempt);
             let result = inner.call(call).await;
-            counted.is_attempting = false;
+            counted.attempt = None;
             // Flow control has refused the attempt, not the eviction.
             if let Err(Refusal::TooManyRequests(_)) = result {
                 place.stepped_back(self.shared.clock.now());
@@ -377,7 +378,7 @@ async fn first_attempt<S>(mut call: Call, inner: &mut S) -> AttemptEnd
 where
     S: Service<Call, Response = Reply, Error = Refusal>,
 {
-    let attempt = EvictionAttempt { place: None };
+    let attempt = EvictionAttempt::new(None);
     call.request.extensions_mut().insert(attempt);
     finished(inner.call(call).await).await
 }
@@ -409,8 +410,8 @@ async fn finished(result: Result<Reply, Refusal>) -> AttemptEnd {
 struct CountedWait<'a> {
     shared: &'a DataSide,
     started: Time,
-    /// Whether an attempt is in progress, which counts the end of the eviction itself.
-    is_attempting: bool,
+    /// The attempt that is in progress. Once it is carried out, it counts the end of the eviction itself.
+    attempt: Option<EvictionAttempt>,
     /// How the eviction has ended; `None` while it has not.
     outcome: Option<EvictionOutcome>,
 }
@@ -421,9 +422,13 @@ impl Drop for CountedWait<'_> {
         let waited = clock.now().since(self.started);
         let outcome = self.outcome.unwrap_or(EvictionOutcome::Abandoned);
         evictor.waited(outcome, waited);
-        // The client disconnected between two attempts.
-        if self.outcome.is_none() && !self.is_attempting {
+        let attempt = self.attempt.as_ref();
+        // The client disconnected between two attempts, or before the attempt had a seat.
+        if self.outcome.is_none() && !attempt.is_some_and(EvictionAttempt::is_carried_out) {
             evictor.count(outcome);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
