@@ -8,7 +8,8 @@ use std::{
 };
 
 use fairgate_base::events::EventSink;
-use fairgate_core::digest::User;
+use fairgate_call::FlowRejection;
+use fairgate_core::{digest::User, rejection::RejectReason};
 use fairgate_disruption::waiting::WaitLimits;
 
 use super::*;
@@ -117,6 +118,45 @@ impl Evicting {
         self.until(|side, _| side.evictor.waiting() == 1).await;
         let now = self.side.clock.now();
         self.side.evictor.waits.observed(now, &foo(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_flow_control_rejects_or_that_fails_lets_others_pass() {
+    let rejected = |number, _| match number {
+        0 => refused(),
+        _ => Box::pin(async {
+            Err(Refusal::TooManyRequests(Box::new(FlowRejection {
+                reason: RejectReason::QueueFull,
+                retry_after: 1,
+            })))
+        }) as Ending,
+    };
+    let failed = |number, _| match number {
+        0 => refused(),
+        _ => Box::pin(async {
+            let mut reply = Response::new(ReplyBody::empty());
+            reply.extensions_mut().insert(FailedAttempt);
+            Ok(reply)
+        }) as Ending,
+    };
+    let ends: [fn(usize, Call) -> Ending; 2] = [rejected, failed];
+    for end in ends {
+        let mut evicting = Evicting::new(EventSink::default(), end);
+        evicting.turn().await;
+        let waits = Arc::clone(&evicting.side.evictor.waits);
+        let now = evicting.side.clock.now();
+        let other = EvictionWait {
+            user: "other".to_owned(),
+            pod: "q".to_owned(),
+            since: now,
+            until: now,
+            reason: String::new(),
+        };
+        let other = waits.join(&foo(), other).unwrap();
+        evicting.until(|_, begun| begun == 2).await;
+        waits.observed(now, &foo(), 1);
+        assert!(waits.may_charge(&foo(), Some(other.place())));
     }
 }
 
