@@ -161,14 +161,19 @@ impl Run<'_> {
             EvictionStep::Pause(pause) => return self.pause(pause).await,
             EvictionStep::Call(call) => call,
         };
-        if let UpstreamCall::GetBudget { name } | UpstreamCall::PutBudgetStatus { name, .. } = &call
-            && self.turn.is_none()
-        {
-            match self.wait_for_turn(name, &call).await {
-                None => return self.client_disconnected(),
-                Some(IsOutdated(true)) => return Next::Continue,
-                Some(IsOutdated(false)) => {}
+        match &call {
+            UpstreamCall::GetBudget { name } | UpstreamCall::PutBudgetStatus { name, .. } => {
+                if self.turn.is_none() {
+                    match self.wait_for_turn(name, &call).await {
+                        None => return self.client_disconnected(),
+                        Some(IsOutdated(true)) => return Next::Continue,
+                        Some(IsOutdated(false)) => {}
+                    }
+                }
             }
+            // The budget has been charged, perhaps as a read has shown: deleting the pod, which may take long, keeps no other
+            // eviction waiting.
+            _ => self.turn = None,
         }
         if let UpstreamCall::PutBudgetStatus { name, .. } = &call
             // Asked right before the write: evictions that wait may have got their turn since the budget was read.
@@ -278,7 +283,6 @@ impl Run<'_> {
     fn note_charge(&mut self, reply: &CallReply<UpstreamResponse>) {
         use fairgate_disruption::procedure::calls::CallOutcome;
         if let CallOutcome::Success(stored) = &reply.outcome
-            // The turn ends with the write: deleting the pod, which may take long, keeps no other eviction waiting.
             && let Some(mut turn) = self.turn.take()
         {
             turn.wrote(stored);
@@ -305,3 +309,86 @@ impl Run<'_> {
 
 /// Whether the budget that was read before the turn is outdated.
 struct IsOutdated(bool);
+
+#[cfg(test)]
+mod tests {
+    use fairgate_base::events::EventSink;
+    use fairgate_disruption::procedure::{calls::CallOutcome, server_clock::ServerClock};
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{client_link, test_side, wait_rules::EvictionWaitRules};
+
+    fn pod() -> Value {
+        json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "1"},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
+    }
+
+    fn budget() -> Value {
+        json!({
+            "metadata": {"name": "foo", "namespace": "ns", "generation": 1, "resourceVersion": "2"},
+            "spec": {"selector": {}},
+            "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "currentHealthy": 3,
+                "desiredHealthy": 2, "expectedPods": 3},
+        })
+    }
+
+    /// Replies to all calls until the pod is to be changed. The write of the budget has an unknown outcome, but was carried out.
+    async fn charge(run: &mut Run<'_>) {
+        let mut stored = budget();
+        loop {
+            let call = match run.eviction.step() {
+                EvictionStep::Call(call) => call,
+                EvictionStep::Pause(_) => {
+                    run.eviction.paused();
+                    continue;
+                }
+                EvictionStep::Done(result) => panic!("{result:?}"),
+            };
+            let outcome = match call {
+                UpstreamCall::GetPod { .. } => CallOutcome::Success(pod()),
+                UpstreamCall::ListBudgets { .. } => {
+                    CallOutcome::Success(json!({"items": [stored]}))
+                }
+                UpstreamCall::PutBudgetStatus { object, .. } => {
+                    stored = object;
+                    CallOutcome::Unknown
+                }
+                UpstreamCall::GetBudget { name } => {
+                    run.turn = Some(run.evictor.queues.turn("ns", &name).await);
+                    CallOutcome::Success(stored.clone())
+                }
+                UpstreamCall::PatchPodStatus { .. } | UpstreamCall::DeletePod { .. } => return,
+            };
+            run.eviction.replied(CallReply {
+                outcome,
+                sent: Timestamp::UNIX_EPOCH,
+                received: Timestamp::UNIX_EPOCH,
+                date: None,
+            });
+        }
+    }
+
+    #[tokio::test]
+    async fn the_turn_at_a_budget_ends_before_the_pod_is_deleted() {
+        let side = test_side::without_upstream(EvictionWaitRules::none(), EventSink::default());
+        let (_request, link) = client_link::link();
+        let body = json!({"metadata": {"name": "p"}});
+        let request = EvictionRequest::new("ns", "p", &[], &body).unwrap();
+        let mut run = Run {
+            evictor: &side.evictor,
+            namespace: "ns".to_owned(),
+            eviction: Eviction::new(request, ServerClock::default()),
+            link,
+            attempt: None,
+            turn: None,
+            changing_since: Some(side.clock.now()),
+            without_client: None,
+        };
+        charge(&mut run).await;
+        assert!(run.turn.is_some(), "the charge was looked up in a turn");
+        run.step().await;
+        assert!(run.turn.is_none());
+    }
+}
