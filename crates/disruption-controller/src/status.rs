@@ -26,6 +26,8 @@ pub struct ControllerStatus {
     exhausted: AtomicUsize,
     over_limit: AtomicUsize,
     look_ups: AtomicU64,
+    /// Those of [`Self::look_ups`] that were done since this gateway last became the leader.
+    look_ups_as_leader: AtomicU64,
     longest_slice: AtomicU64,
     syncs: [AtomicU64; SyncEnding::ALL.len()],
     /// When the last sync that did not fail or conflict ended, and how long it took.
@@ -45,6 +47,7 @@ impl ControllerStatus {
             exhausted: AtomicUsize::new(0),
             over_limit: AtomicUsize::new(0),
             look_ups: AtomicU64::new(0),
+            look_ups_as_leader: AtomicU64::new(0),
             longest_slice: AtomicU64::new(0),
             syncs: Default::default(),
             last: Mutex::default(),
@@ -67,7 +70,7 @@ impl ControllerStatus {
         }
     }
 
-    /// The work that this gateway has done since it became the leader, or when it last was.
+    /// The look-ups that this gateway has done, and the longest slice since it became the leader, or when it last was.
     pub fn work(&self) -> SelectorWork {
         SelectorWork {
             look_ups: self.look_ups.load(Ordering::Relaxed),
@@ -105,6 +108,8 @@ impl ControllerStatus {
 
     pub(crate) fn set_leads(&self, leads: bool) {
         self.leads.store(leads, Ordering::Relaxed);
+        // The next leadership counts from zero.
+        self.look_ups_as_leader.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn set_counts(&self, counts: ControllerCounts) {
@@ -114,8 +119,13 @@ impl ControllerStatus {
         self.over_limit.store(counts.over_limit, Ordering::Relaxed);
     }
 
+    /// Takes over what was done since this gateway became the leader. Called by one task only.
     pub(crate) fn set_work(&self, work: SelectorWork) {
-        self.look_ups.store(work.look_ups, Ordering::Relaxed);
+        let counted = self
+            .look_ups_as_leader
+            .swap(work.look_ups, Ordering::Relaxed);
+        let more = work.look_ups.saturating_sub(counted);
+        self.look_ups.fetch_add(more, Ordering::Relaxed);
         self.longest_slice
             .store(work.longest_slice, Ordering::Relaxed);
     }
@@ -125,5 +135,26 @@ impl ControllerStatus {
         if matches!(report.ending, SyncEnding::Written | SyncEnding::Unchanged) {
             *lock(&self.last) = Some((self.clock.now(), report.took));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_look_ups_of_all_leaderships_are_added_up() {
+        let status = ControllerStatus::new(Clock::system());
+        let counted = |look_ups| {
+            status.set_work(SelectorWork {
+                look_ups,
+                longest_slice: 1,
+            });
+            status.work().look_ups
+        };
+        assert_eq!([4, 10, 10].map(counted), [4, 10, 10]);
+        // Each leadership has a controller of its own, which begins with zero.
+        status.set_leads(false);
+        assert_eq!([3, 12].map(counted), [13, 22]);
     }
 }
