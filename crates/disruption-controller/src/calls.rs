@@ -1,6 +1,6 @@
 //! Requests to the upstream with the gateway's own credentials, and the estimate of the upstream's clock.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fairgate_base::clock::Clock;
@@ -58,15 +58,24 @@ impl CallError {
 pub(crate) struct Calls {
     client: ApiClient,
     clock: Clock,
-    server_clock: Mutex<ServerClock>,
+    server_clock: Arc<Mutex<ServerClock>>,
 }
 
 impl Calls {
     pub(crate) fn new(client: ApiClient, clock: Clock) -> Self {
+        Self::sharing(Arc::default(), client, clock)
+    }
+
+    /// Calls that share their estimate of the upstream's clock with others.
+    pub(crate) fn sharing(
+        server_clock: Arc<Mutex<ServerClock>>,
+        client: ApiClient,
+        clock: Clock,
+    ) -> Self {
         Self {
             client,
             clock,
-            server_clock: Mutex::default(),
+            server_clock,
         }
     }
 

@@ -4,12 +4,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use fairgate_base::{clock::Clock, events::EventSink, log_limit::LogLimit};
-use fairgate_core::time::Time;
+use fairgate_core::{sync::Mutex, time::Time};
 use fairgate_disruption::{
     controller::{
         ControllerCounts, ControllerStep, ObjectKey, StatusWriteOutcome, scale::ScaleResult,
     },
     pod::ControllerRef,
+    procedure::server_clock::ServerClock,
 };
 use fairgate_election::{Leadership, LeaseCandidate};
 use fairgate_upstream::client::ApiClient;
@@ -51,6 +52,9 @@ pub struct RunnerSettings {
     pub identity: String,
     /// The local clock.
     pub clock: Clock,
+    /// The estimate of the upstream's clock, shared with whoever records the times of evictions in the budgets. Without a lease and with
+    /// hosted budgets, the controller itself may make no call that would tell it.
+    pub server_clock: Arc<Mutex<ServerClock>>,
     /// The seed of random pauses.
     pub seed: u64,
     /// How many requirements and values the selectors of the budgets of a namespace may have together. Ten more are counted for
@@ -90,7 +94,11 @@ impl DisruptionRunner {
     /// A controller that does not run yet; see [`DisruptionRunner::run`].
     pub fn new(settings: RunnerSettings) -> Self {
         Self {
-            calls: Calls::new(settings.client.clone(), settings.clock.clone()),
+            calls: Calls::sharing(
+                Arc::clone(&settings.server_clock),
+                settings.client.clone(),
+                settings.clock.clone(),
+            ),
             discovery: Discovery::new(settings.clock.clone()),
             failures: LogLimit::new(1),
             settings,

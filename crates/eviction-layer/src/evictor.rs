@@ -72,7 +72,7 @@ pub struct Evictor {
     pub(crate) budgets: Arc<dyn BudgetApi>,
     pub(crate) clock: Clock,
     /// The estimate of the upstream's clock, corrected by every response.
-    pub(crate) server_clock: Mutex<ServerClock>,
+    pub(crate) server_clock: Arc<Mutex<ServerClock>>,
     random: Mutex<Random>,
     pub(crate) queues: BudgetQueues,
     pub(crate) without_client: Arc<Semaphore>,
@@ -100,7 +100,7 @@ impl Evictor {
             budgets: budgets.unwrap_or_else(|| Arc::new(pods.clone())),
             pods,
             clock: settings.clock,
-            server_clock: Mutex::default(),
+            server_clock: Arc::default(),
             random: Mutex::new(Random::seeded(settings.seed)),
             queues: BudgetQueues::default(),
             without_client: Arc::new(Semaphore::new(MAX_WITHOUT_CLIENT)),
@@ -115,6 +115,12 @@ impl Evictor {
             events: settings.events,
             wait_events: settings.wait_events,
         })
+    }
+
+    /// The estimate of the upstream's clock, which the times of evictions are recorded by. The controller of the budgets must compare
+    /// them by the same.
+    pub fn server_clock(&self) -> Arc<Mutex<ServerClock>> {
+        Arc::clone(&self.server_clock)
     }
 
     /// The number of evictions that now wait for their budgets.

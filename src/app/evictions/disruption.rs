@@ -46,6 +46,7 @@ impl Disruption {
         }
         let budgets = hosting.and_then(HostedApi::budget_feed);
         let status = Arc::new(ControllerStatus::new(clock.clone()));
+        let server_clock = evictor.as_ref().map(|evictor| evictor.server_clock());
         let runner = DisruptionRunner::new(RunnerSettings {
             client: clients.budgets.clone(),
             streams: clients.streams.clone(),
@@ -53,6 +54,7 @@ impl Disruption {
             budgets,
             identity: format!("fairgate-{:016x}", settings::random()),
             clock: clock.clone(),
+            server_clock: server_clock.unwrap_or_default(),
             seed: settings::random(),
             selector_terms: u64::from(config.eviction.selector_terms),
             status: Arc::clone(&status),

@@ -304,6 +304,16 @@ fn text(headers: &HeaderMap, name: &str) -> String {
     value.map_or("", |value| value.to_str().unwrap()).to_owned()
 }
 
+/// The header `Date` of a server whose clock is `ahead` by so many seconds.
+pub fn date(ahead: i64) -> String {
+    let seconds = fairgate_base::clock::Clock::system().unix_seconds();
+    let at = i64::try_from(seconds).unwrap() + ahead;
+    let at = jiff::Timestamp::from_second(at).unwrap();
+    jiff::fmt::rfc2822::DateTimePrinter::new()
+        .timestamp_to_rfc9110_string(&at)
+        .unwrap()
+}
+
 fn status(code: u16, message: &str) -> TestReply {
     let value = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "code": code});
@@ -347,18 +357,9 @@ impl State {
             ("POST pod/eviction", _) => self.evict(),
             _ => status(404, "no such route"),
         };
-        let date = format!("{:>}", self.date());
+        let date = date(self.ahead);
         reply.headers_mut().insert("date", date.parse().unwrap());
         reply
-    }
-
-    fn date(&self) -> String {
-        let seconds = fairgate_base::clock::Clock::system().unix_seconds();
-        let at = i64::try_from(seconds).unwrap() + self.ahead;
-        let at = jiff::Timestamp::from_second(at).unwrap();
-        jiff::fmt::rfc2822::DateTimePrinter::new()
-            .timestamp_to_rfc9110_string(&at)
-            .unwrap()
     }
 
     fn list(&self, query: &str) -> TestReply {

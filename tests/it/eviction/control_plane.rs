@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::cluster::date;
 use crate::upstream::{self, Speaks, TestReply, TestUpstream};
 
 type EventSender = UnboundedSender<std::io::Result<Bytes>>;
@@ -44,6 +45,8 @@ struct Content {
     failure: Option<Failure>,
     /// Whether it reviews tokens and access.
     reviews: bool,
+    /// How far its clock is ahead, in seconds.
+    ahead: i64,
 }
 
 impl ControlPlane {
@@ -157,6 +160,11 @@ impl ControlPlane {
         self.with(|content| content.reviews = true);
     }
 
+    /// Sets how far its clock is ahead.
+    pub fn set_ahead(&self, seconds: i64) {
+        self.with(|content| content.ahead = seconds);
+    }
+
     /// The number of requests with this method whose target has the prefix `begins`.
     pub fn count(&self, method: &Method, begins: &str) -> usize {
         self.with(|content| {
@@ -189,10 +197,15 @@ async fn respond(state: Arc<Mutex<Content>>, request: Request<Incoming>) -> Test
         .as_mut()
         .and_then(|fails| fails(&head.method, &target));
     content.failure = failure;
-    match code {
+    let mut reply = match code {
         Some(code) => status(code, "refused by the test"),
         None => content.serve(&head.method, &target, body),
+    };
+    if content.ahead != 0 {
+        let date = date(content.ahead);
+        reply.headers_mut().insert("date", date.parse().unwrap());
     }
+    reply
 }
 
 fn reply(code: u16, value: &Value) -> TestReply {

@@ -475,3 +475,50 @@ async fn hosted_budgets_are_counted_over_the_pods_of_the_upstream() {
     write(Precondition::At(status().await.0), None).await;
     soon(async { while gateway.metric("fairgate_disruption_budgets ").await != 0 {} }).await;
 }
+
+#[tokio::test]
+async fn g04_hosted_budgets_are_computed_by_the_clock_by_which_evictions_are_recorded() {
+    let server = ControlPlane::start();
+    server.review();
+    server.set_ahead(-180);
+    for name in ["a", "b"] {
+        server.put(PODS, ready(name));
+    }
+    let namespace =
+        json!({"kind": "Namespace", "metadata": {"name": "ns", "namespace": "", "uid": "u"}});
+    server.put(("/api/v1", "namespaces"), namespace);
+    // The evicted pod stays.
+    server.fail(|method, _| (method == Method::DELETE).then_some(409));
+    let sections = json!({
+        "mode": "standalone", "store": {"type": "local", "local": {"path": "objects.redb"}},
+        "eviction": {"controller": "on", "mode": "authoritative"}, "drain": {"delay": "0s"},
+    });
+    let gateway = Gateway::before(server.upstream.address, sections);
+    let mut root = gateway.user("root").await;
+    let budgets = "/apis/policy/v1/namespaces/ns/poddisruptionbudgets";
+    let new = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "foo"}, "spec": {"minAvailable": 1, "selector": {}}});
+    assert_eq!(root.post(budgets, &new).await.code, 201);
+    let foo = format!("{budgets}/foo");
+    let mut settles = async |field: &str, value: i64| {
+        soon(async {
+            loop {
+                let status = root.get(&foo).await.json()["status"].clone();
+                if status[field] == value {
+                    return status;
+                }
+            }
+        })
+        .await
+    };
+    settles("disruptionsAllowed", 1).await;
+    let got = gateway.user("root").await.evict("a", Value::Null).await;
+    assert_ne!(got.code, 201, "{}", got.text());
+    // The status is computed after the eviction was recorded.
+    let mut unready = ready("c");
+    unready["status"]["conditions"] = json!([]);
+    server.put(PODS, unready);
+    let status = settles("expectedPods", 3).await;
+    assert_eq!(status["disruptionsAllowed"], 0, "{status}");
+    assert!(status["disruptedPods"]["a"].is_string(), "{status}");
+}
