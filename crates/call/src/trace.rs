@@ -38,7 +38,7 @@ pub struct Trace {
     pub final_seats: Cell<u32>,
     /// How long the final seats are held.
     pub additional_latency: Cell<Duration>,
-    /// Time spent in a queue; `None` if the request was never queued.
+    /// Time spent in a queue, of all attempts; `None` if the request was never queued.
     pub wait: Cell<Option<Duration>>,
     /// Time for which an eviction was held until its disruption budget allowed it; `None` if it was not.
     pub eviction_wait: Cell<Option<Duration>>,
@@ -46,8 +46,10 @@ pub struct Trace {
     pub sent_upstream: Cell<Option<Time>>,
     /// When the head of the upstream's response arrived.
     pub upstream_answered: Cell<Option<Time>>,
-    /// Time from dispatch to finish.
+    /// Time from dispatch to finish, of all attempts.
     pub execution: Cell<Option<Duration>>,
+    /// `wait` and `execution` of the attempts before this one.
+    earlier: Cell<(Duration, Duration)>,
     /// Time from a watch's dispatch to the end of its initialization.
     pub watch_init: Cell<Option<Duration>>,
     /// HTTP status of the reply; 0 until there is one.
@@ -61,8 +63,48 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// The request is carried out once more. What this attempt takes is added to what those before it took.
+    pub fn begin_attempt(&self) {
+        let [wait, execution] = [&self.wait, &self.execution].map(Cell::get);
+        self.earlier
+            .set((wait.unwrap_or_default(), execution.unwrap_or_default()));
+    }
+
+    /// This attempt has spent so much time in a queue.
+    pub fn waited(&self, wait: Duration) {
+        self.wait.set(Some(self.earlier.get().0 + wait));
+    }
+
+    /// So much time has passed since this attempt was dispatched.
+    pub fn executed(&self, execution: Duration) {
+        self.execution.set(Some(self.earlier.get().1 + execution));
+    }
+
     /// The request is sent to the upstream of this name.
     pub fn set_upstream(&self, name: &Arc<str>) {
         *self.upstream.borrow_mut() = Some(Arc::clone(name));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_of_all_attempts_are_added_up() {
+        let trace = Trace::default();
+        let seconds = Duration::from_secs;
+        trace.begin_attempt();
+        assert_eq!((trace.wait.get(), trace.execution.get()), (None, None));
+        trace.executed(seconds(1));
+        trace.begin_attempt();
+        trace.waited(seconds(10));
+        // As when a client disconnects, and its request ends later.
+        trace.executed(seconds(2));
+        trace.executed(seconds(3));
+        trace.begin_attempt();
+        trace.waited(seconds(20));
+        let spent = (trace.wait.get(), trace.execution.get());
+        assert_eq!(spent, (Some(seconds(30)), Some(seconds(4))));
     }
 }

@@ -158,6 +158,7 @@ impl KeptRequest {
         // The upstream has received requests, but none that changed anything.
         self.context.progress.set(RequestProgress::NotSent);
         self.context.is_refused.set(false);
+        self.context.trace.begin_attempt();
         let limit = self.time_limit.map(|limit| now.plus(limit));
         Call {
             request: Box::new(request),

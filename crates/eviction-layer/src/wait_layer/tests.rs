@@ -190,3 +190,22 @@ async fn an_eviction_that_is_abandoned_before_it_is_carried_out_again_is_counted
         assert_eq!(counted.load(Ordering::Relaxed), expected);
     }
 }
+
+#[tokio::test]
+async fn the_times_in_queues_and_on_seats_of_all_attempts_are_added_up() {
+    let seconds = Duration::from_secs;
+    let mut evicting = Evicting::new(EventSink::default(), |number, call: Call| {
+        let trace = &call.context.trace;
+        trace.waited(Duration::from_secs(10));
+        trace.executed(Duration::from_secs(1));
+        match number {
+            0 => refused(),
+            _ => Box::pin(async { Ok(Response::new(ReplyBody::empty())) }),
+        }
+    });
+    evicting.turn().await;
+    evicting.answer.as_mut().await.unwrap();
+    let trace = &evicting.context.trace;
+    let spent = (trace.wait.get(), trace.execution.get());
+    assert_eq!(spent, (Some(seconds(20)), Some(seconds(2))));
+}

@@ -142,7 +142,7 @@ where
     /// Decides what happens to `held` after the request failed: the upstream may still be working on it.
     fn settle(&self, refusal: &Refusal, held: HeldResources) {
         if let HeldResources::Seat(seat) = &held {
-            self.context.trace.execution.set(Some(seat.elapsed()));
+            self.context.trace.executed(seat.elapsed());
         }
         match refusal {
             Refusal::UpstreamTimeout => match self.context.timed_out.take() {
@@ -198,7 +198,7 @@ where
             return;
         }
         if let HeldResources::Seat(seat) = &held {
-            self.context.trace.execution.set(Some(seat.elapsed()));
+            self.context.trace.executed(seat.elapsed());
         }
         held.continue_abandoned(future, &self.context);
     }

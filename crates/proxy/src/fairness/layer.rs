@@ -416,7 +416,7 @@ where
                 },
                 EndedWait::Queued(outcome),
             ) => {
-                call.context.trace.wait.set(Some(queued.waited()));
+                call.context.trace.waited(queued.waited());
                 match outcome {
                     Ok(seat) => State::execute(&mut inner, *call, Some(seat), entry),
                     Err(refusal) => State::Refused(Some(refusal)),

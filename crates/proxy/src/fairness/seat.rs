@@ -246,7 +246,7 @@ impl UpstreamGuard for SeatGuard {
 
     fn client_disconnected(&mut self) -> Option<u64> {
         let seat = self.seat.as_ref()?;
-        self.context.trace.execution.set(Some(seat.elapsed()));
+        self.context.trace.executed(seat.elapsed());
         // A request past its time limit does not continue.
         self.abandoned = seat.abandon().filter(|_| !seat.time_left().is_zero());
         self.abandoned.as_ref().map(AbandonedRequest::bytes)
@@ -257,7 +257,7 @@ impl UpstreamGuard for SeatGuard {
             return;
         };
         match self.abandoned.take() {
-            None => self.context.trace.execution.set(Some(seat.elapsed())),
+            None => self.context.trace.executed(seat.elapsed()),
             Some(mut abandoned) if how != BodyEnd::Abandoned => abandoned.ended(),
             Some(_) => {}
         }
@@ -275,7 +275,7 @@ impl UpstreamGuard for SeatGuard {
     fn made(&mut self, is_read: bool) {
         // The upstream does not work on it, so the seat is free even if the client disconnects.
         if let Some(seat) = self.seat.take() {
-            self.context.trace.execution.set(Some(seat.elapsed()));
+            self.context.trace.executed(seat.elapsed());
             self.record_list(&seat, is_read);
         }
     }
