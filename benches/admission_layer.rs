@@ -264,19 +264,34 @@ fn main() {
     let posted = |name, body: &Bytes, policies| {
         case(name, enforced(policies), post.clone(), pods, body.clone())
     };
-    let unmatched = |name, method, target| {
-        case(name, enforced(policies), method, target, empty.clone())
-    };
+    let unmatched =
+        |name, method, target| case(name, enforced(policies), method, target, empty.clone());
     measure(
         "One request, with its context and response.",
         vec![
-            case("POST, no layers (baseline)", || Leaf, post.clone(), pods, empty.clone()),
-            case("POST, nothing is evaluated", none, post.clone(), pods, empty.clone()),
+            case(
+                "POST, no layers (baseline)",
+                || Leaf,
+                post.clone(),
+                pods,
+                empty.clone(),
+            ),
+            case(
+                "POST, nothing is evaluated",
+                none,
+                post.clone(),
+                pods,
+                empty.clone(),
+            ),
             unmatched("GET, 200 policies", get, pod),
             posted("POST, 200 policies", &empty, policies),
             // It may turn out to create or to update.
             unmatched("PUT, 200 policies", put, pod),
-            posted("POST of a Pod, 10 policies about metadata", &created, about_metadata),
+            posted(
+                "POST of a Pod, 10 policies about metadata",
+                &created,
+                about_metadata,
+            ),
             posted("POST of a Pod, 10 about its containers", &created, matching),
         ],
     );
