@@ -203,8 +203,8 @@ impl Run<'_> {
             return true;
         };
         let budget = self.budget_name(budget);
-        let waits = &self.evictor.waits;
-        waits.may_charge(&budget, attempt.place.as_ref())
+        let (waits, now) = (&self.evictor.waits, self.evictor.clock.now());
+        waits.may_charge(now, &budget, attempt.place.as_ref())
     }
 
     async fn pause(&mut self, pause: Duration) -> Next {

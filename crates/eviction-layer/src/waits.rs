@@ -146,8 +146,13 @@ impl BudgetWaits {
     }
 
     /// Whether an eviction may charge this budget, if that allows it.
-    pub(crate) fn may_charge(&self, budget: &BudgetName, place: Option<&WaitPlace>) -> bool {
-        lock(&self.state).waiting.may_charge(budget, place)
+    pub(crate) fn may_charge(
+        &self,
+        now: Time,
+        budget: &BudgetName,
+        place: Option<&WaitPlace>,
+    ) -> bool {
+        lock(&self.state).waiting.may_charge(now, budget, place)
     }
 
     /// Returns `true` to the first caller, which must then read the budgets until [`Self::followed`] returns none.
@@ -346,8 +351,8 @@ mod tests {
         );
         waits.observed(Time::ZERO, &foo(), 1);
         first.turn().await;
-        assert!(waits.may_charge(&foo(), Some(first.place())));
-        assert!(!waits.may_charge(&foo(), Some(second.place())));
+        assert!(waits.may_charge(Time::ZERO, &foo(), Some(first.place())));
+        assert!(!waits.may_charge(Time::ZERO, &foo(), Some(second.place())));
         drop(first);
         waits.observed(Time::ZERO, &foo(), 1);
         second.turn().await;

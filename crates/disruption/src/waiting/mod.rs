@@ -127,9 +127,9 @@ impl WaitingEvictions {
     }
 
     /// Whether an eviction may charge the budget, if the budget allows it. An eviction with a place may if it has its
-    /// turn or is the only one that waits. An eviction without a place may if no other one waits, or if there is no
-    /// place left.
-    pub fn may_charge(&self, budget: &BudgetName, place: Option<&WaitPlace>) -> bool {
+    /// turn or is the only one that waits. An eviction without a place may if no other one waits, if all that wait let others
+    /// pass at `now`, or if there is no place left.
+    pub fn may_charge(&self, now: Time, budget: &BudgetName, place: Option<&WaitPlace>) -> bool {
         let Some(waiters) = self.budgets.get(budget) else {
             return true;
         };
@@ -138,7 +138,7 @@ impl WaitingEvictions {
                 waiters.places == 1 || waiters.turns.contains_key(&place.number)
             }
             // The place is for another budget: meanwhile, this budget selects the pod.
-            Some(_) | None => self.is_full(budget),
+            Some(_) | None => waiters.all_let_pass(now) || self.is_full(budget),
         }
     }
 
@@ -326,6 +326,11 @@ impl FlowWaiters {
 impl BudgetWaiters {
     fn places_of(&self, flow: &str) -> usize {
         self.flows.get(flow).map_or(0, FlowWaiters::places)
+    }
+
+    /// Whether no eviction has its turn, and the last turns of all flows ended before the budget decided.
+    fn all_let_pass(&self, now: Time) -> bool {
+        self.turns.is_empty() && self.flows.values().all(|flow| now < flow.lets_pass_until)
     }
 
     /// The flow that has most places, if it has more than so many, and the newest of these that has no turn.

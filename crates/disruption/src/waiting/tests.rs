@@ -216,7 +216,7 @@ fn a_slow_turn_does_not_keep_others_waiting() {
     crowd.now = at(5);
     assert_eq!(crowd.observed(1), [1]);
     let slow = &crowd.places[&0];
-    assert!(crowd.waiting.may_charge(&foo(), Some(slow)));
+    assert!(crowd.waiting.may_charge(crowd.now, &foo(), Some(slow)));
     crowd.end(0, true);
     assert_eq!(crowd.observed(1), NOBODY, "the second is on its way");
 }
@@ -239,6 +239,23 @@ fn a_flow_whose_turn_ends_before_the_budget_decides_lets_the_others_pass() {
     assert_eq!(crowd.granted(1), "c");
     crowd.now = crowd.now.plus(TURN_LIMIT);
     assert_eq!(crowd.granted(3), "aba", "the order is as before");
+}
+
+#[test]
+fn who_may_not_wait_is_served_while_all_who_wait_let_others_pass() {
+    let mut crowd = Crowd::new();
+    let waiting = crowd.join("a");
+    assert_eq!(crowd.observed(1), [waiting]);
+    crowd.stepped_back(waiting);
+    assert!(crowd.waiting.may_charge(crowd.now, &foo(), None));
+    assert_eq!(crowd.observed(1), [waiting]);
+    assert!(
+        !crowd.waiting.may_charge(crowd.now, &foo(), None),
+        "it has its turn"
+    );
+    crowd.stepped_back(waiting);
+    crowd.now = crowd.now.plus(TURN_LIMIT);
+    assert!(!crowd.waiting.may_charge(crowd.now, &foo(), None));
 }
 
 #[test]
@@ -299,7 +316,10 @@ fn a_flow_has_at_most_as_many_places_as_are_left_for_all() {
     assert_eq!(places.len(), 50, "half of one budget");
     let (more, _) = join_all(&mut waiting, &bar(), "a");
     assert_eq!(more.len(), 25, "half of all");
-    assert!(!waiting.may_charge(&foo(), None), "there are places left");
+    assert!(
+        !waiting.may_charge(Time::ZERO, &foo(), None),
+        "there are places left"
+    );
     for place in places {
         waiting.leave(&place, false);
     }
@@ -374,27 +394,27 @@ fn evictions_without_a_place_may_charge_once_there_are_none() {
         assert_eq!(place.is_some(), flow < 100);
     }
     assert_eq!(waiting.join(&foo(), "z", "z"), None);
-    assert!(waiting.may_charge(&foo(), None));
+    assert!(waiting.may_charge(Time::ZERO, &foo(), None));
 }
 
 #[test]
 fn a_new_eviction_does_not_overtake_waiting_ones() {
     let mut crowd = Crowd::new();
-    assert!(crowd.waiting.may_charge(&foo(), None));
+    assert!(crowd.waiting.may_charge(crowd.now, &foo(), None));
     let first = crowd.join("a");
     let alone = crowd.places[&first].clone();
-    assert!(crowd.waiting.may_charge(&foo(), Some(&alone)));
-    assert!(!crowd.waiting.may_charge(&foo(), None));
-    assert!(crowd.waiting.may_charge(&bar(), None));
+    assert!(crowd.waiting.may_charge(crowd.now, &foo(), Some(&alone)));
+    assert!(!crowd.waiting.may_charge(crowd.now, &foo(), None));
+    assert!(crowd.waiting.may_charge(crowd.now, &bar(), None));
     crowd.join("b");
-    assert!(!crowd.waiting.may_charge(&foo(), Some(&alone)));
+    assert!(!crowd.waiting.may_charge(crowd.now, &foo(), Some(&alone)));
     assert_eq!(crowd.observed(1), [first]);
-    assert!(crowd.waiting.may_charge(&foo(), Some(&alone)));
+    assert!(crowd.waiting.may_charge(crowd.now, &foo(), Some(&alone)));
     for flow in 2..LIMITS.per_budget {
         crowd.join(&format!("c{flow}"));
     }
     assert!(
-        crowd.waiting.may_charge(&foo(), None),
+        crowd.waiting.may_charge(crowd.now, &foo(), None),
         "there is no place left"
     );
 }

@@ -156,7 +156,7 @@ async fn an_attempt_that_flow_control_rejects_or_that_fails_lets_others_pass() {
         let other = waits.join(&foo(), other).unwrap();
         evicting.until(|_, begun| begun == 2).await;
         waits.observed(now, &foo(), 1);
-        assert!(waits.may_charge(&foo(), Some(other.place())));
+        assert!(waits.may_charge(now, &foo(), Some(other.place())));
     }
 }
 
