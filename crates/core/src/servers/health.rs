@@ -57,6 +57,8 @@ pub struct Health {
     not_before: Time,
     /// Since when it is given seats step by step; `None` from the beginning, when it may have all.
     warming_since: Option<Time>,
+    /// Whether it has all its seats at once, although it has just returned.
+    skips_slow_start: bool,
     /// Whether it let requests hang before it was ejected, and has answered none since: it gets one at a time.
     is_on_trial: bool,
     slowness: Slowness,
@@ -88,6 +90,7 @@ impl Health {
             relapses: 0,
             not_before: now,
             warming_since: None,
+            skips_slow_start: false,
             is_on_trial: false,
             slowness: Slowness::default(),
         }
@@ -150,6 +153,7 @@ impl Health {
                     _ if now < self.not_before => false,
                     ServerState::NotReady | ServerState::Ejected => {
                         self.warming_since = Some(now);
+                        self.skips_slow_start = false;
                         self.slowness = Slowness::default();
                         self.is_on_trial = self.reason == Some(EjectionReason::Hanging);
                         self.enter(now, ServerState::Ready)
@@ -178,9 +182,9 @@ impl Health {
         let is_warming = self
             .warming_since
             .is_some_and(|since| now.since(since) < SLOW_START);
-        let is_held_back = self.is_on_trial || is_warming;
+        let is_held_back = self.is_on_trial || is_warming && !self.skips_slow_start;
         if is_held_back {
-            self.warming_since = None;
+            self.skips_slow_start = true;
             self.end_trial();
         }
         is_held_back
@@ -192,6 +196,7 @@ impl Health {
         if ends {
             self.end_trial();
             self.warming_since = Some(now);
+            self.skips_slow_start = false;
         }
         ends
     }
@@ -244,7 +249,8 @@ impl Health {
         if self.is_on_trial {
             return seats.min(1);
         }
-        let warm = self.warming_since.map_or(1_000, |since| {
+        let warming_since = self.warming_since.filter(|_| !self.skips_slow_start);
+        let warm = warming_since.map_or(1_000, |since| {
             let part = now.since(since).as_millis() * 1_000 / SLOW_START.as_millis();
             u64::try_from(part)
                 .unwrap_or(1_000)

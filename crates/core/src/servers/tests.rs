@@ -390,6 +390,10 @@ fn a_server_that_answers_probes_and_fails_requests_stays_away_longer_each_time()
             }
         }
         away.push((now - since) / 1_000);
+        // That no other server was there when it returned does not make a relapse a first failure.
+        if away.len() == 3 {
+            assert!(health.skip_slow_start(at(now)));
+        }
         now += 500;
     }
     assert_eq!(away, [2, 4, 8, 16, 32, 64, 64]);
