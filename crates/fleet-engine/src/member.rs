@@ -501,6 +501,12 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
                         "fleet: the state of this gateway changed"
                     );
                 }
+                GatewayState::Isolated if self.gateway.has_no_place() => tracing::warn!(
+                    state = name,
+                    seats,
+                    epoch,
+                    "fleet: fleet.maxGateways other gateways are listed, so this one may use no seats; raise it, or name the gateways in fleet.members"
+                ),
                 GatewayState::Isolated => tracing::warn!(
                     state = name,
                     seats,
@@ -528,6 +534,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
                 }
             }
             view.state = Some(state);
+            view.has_no_place = self.gateway.has_no_place();
             view.seats = seats;
             view.held = held;
             view.lease_end = end;

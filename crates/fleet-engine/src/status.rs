@@ -22,6 +22,8 @@ pub struct FleetStatus(Mutex<FleetView>);
 pub struct FleetView {
     /// Where this gateway stands; `None` before it has begun.
     pub state: Option<GatewayState>,
+    /// Whether the fleet has no place for this gateway: `maxGateways` others are listed.
+    pub has_no_place: bool,
     /// The seats that it may use.
     pub seats: Seats,
     /// The seats that it holds: within limits, or still in use beyond them.
@@ -90,6 +92,7 @@ impl FleetStatus {
 
 /// Why a gateway that is cut off is so, in metrics.
 const NOT_LISTED: &str = "not-listed";
+const NO_PLACE: &str = "no-place";
 /// Another gateway reports under its name.
 const SAME_NAME: &str = "same-name";
 
@@ -97,15 +100,21 @@ impl FleetView {
     /// All values of [`Self::isolation_reason`].
     pub fn isolation_reasons() -> impl Iterator<Item = &'static str> {
         let failures = EngineFailure::ALL.map(EngineFailure::as_str);
-        failures.into_iter().chain([NOT_LISTED, SAME_NAME])
+        failures
+            .into_iter()
+            .chain([NOT_LISTED, NO_PLACE, SAME_NAME])
     }
 
     /// Why this gateway has no grant, in a word or two; `None` unless it is cut off. Without a failure of the engine, no ledger lists it:
-    /// nobody coordinates, or the coordinator cannot use a record.
+    /// nobody coordinates, the coordinator cannot use a record, or the fleet has no place for it.
     pub fn isolation_reason(&self) -> Option<&'static str> {
         match self.state? {
             GatewayState::Displaced => Some(SAME_NAME),
-            GatewayState::Isolated => Some(self.failure.map_or(NOT_LISTED, EngineFailure::as_str)),
+            GatewayState::Isolated => Some(match self.failure {
+                Some(failure) => failure.as_str(),
+                None if self.has_no_place => NO_PLACE,
+                None => NOT_LISTED,
+            }),
             GatewayState::Granted | GatewayState::Starting | GatewayState::Leaving => None,
         }
     }

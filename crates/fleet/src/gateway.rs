@@ -191,6 +191,11 @@ impl FleetGateway {
         }
     }
 
+    /// Whether the fleet has as many other gateways as it may have, so that no seats are kept for this one.
+    pub fn has_no_place(&self) -> bool {
+        self.is_one_too_many
+    }
+
     /// The seats that are kept for it, whether or not a ledger lists it.
     fn floor(&self) -> Seats {
         if self.is_one_too_many {

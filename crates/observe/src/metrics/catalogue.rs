@@ -491,7 +491,7 @@ metrics! {
     FLEET_ISOLATED: Gauge, Boolean, Alpha, ["fleet"] = "fairgate_fleet_isolated",
         "1 while this gateway has no grant, because it is cut off from its fleet or another gateway has the same name.";
     FLEET_ISOLATED_REASON: Gauge, Boolean, Alpha, ["fleet", "reason"] = "fairgate_fleet_isolated_reason",
-        "1 for the reason why this gateway has no grant, while it has none: engine-no-answer, engine-forbidden, engine-failed, records-unusable (damaged, of another version, or of a gateway with other settings), not-listed (no coordinator gives it seats), or same-name (another gateway reports under its name).";
+        "1 for the reason why this gateway has no grant, while it has none: engine-no-answer, engine-forbidden, engine-failed, records-unusable (damaged, of another version, or of a gateway with other settings), not-listed (no coordinator gives it seats), no-place (fleet.maxGateways others are listed), or same-name (another gateway reports under its name).";
     FLEET_COORDINATOR_AGE: Gauge, Seconds, Alpha, ["fleet"] = "fairgate_fleet_coordinator_age_seconds",
         "Time since this gateway saw that a gateway of its fleet, itself or another one, took or renewed the coordinator's lease, or since it started if it has seen none. At most 6 s while there is a coordinator.";
     FLEET_COORDINATOR: Gauge, Boolean, Alpha, ["fleet"] = "fairgate_fleet_coordinator",
