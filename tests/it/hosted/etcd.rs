@@ -245,7 +245,10 @@ async fn a_certificate_of_etcd_that_is_renewed_with_its_authority_needs_no_new_s
     etcd.restart();
     soon(async {
         // An attempt that got no answer in time may have been carried out: then the next one finds the object.
-        while !matches!(api.post(&shop, &web("after")).await.status, 201 | 409) {
+        while !matches!(
+            api.post(&shop, &web("after")).await.status.as_u16(),
+            201 | 409
+        ) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
