@@ -374,7 +374,7 @@ impl<W: Copy> QueueSet<W> {
         // holds, and nothing gives that back when they are gone.
         let paid = match guess.units() {
             0 => self.flows.weight_of(flow).divide(actual),
-            guess => in_proportion(actual, charged.units(), guess),
+            guess => scaled_charge(actual, charged.units(), guess),
         };
         let known = self.flows.at_mut(flow);
         known.guessed = known.guessed.minus(charged);
@@ -396,7 +396,7 @@ impl<W: Copy> QueueSet<W> {
         if flow == NONE || waived.units() == 0 {
             return;
         }
-        let left = in_proportion(guess.minus(waived).units(), charged.units(), guess.units());
+        let left = scaled_charge(guess.minus(waived).units(), charged.units(), guess.units());
         let left = SeatSeconds::from_units(left);
         entry.charged = left;
         let back = charged.minus(left);
@@ -525,8 +525,8 @@ impl<W: Copy> QueueSet<W> {
     }
 }
 
-/// `amount`, as much as `paid` is for `whole`; at most a sixteenth of what can be represented.
-fn in_proportion(amount: u64, paid: u64, whole: u64) -> u64 {
+/// What `amount` costs where `whole` cost `paid`; at most a sixteenth of what can be represented.
+fn scaled_charge(amount: u64, paid: u64, whole: u64) -> u64 {
     if paid == whole {
         return amount;
     }

@@ -90,7 +90,8 @@ impl<W: Copy> QueueSet<W> {
         owed <= most
     }
 
-    /// The work that a flow has received by now for its weight, in units of seat-seconds.
+    /// The work that a flow has received by now for its weight, in units of seat-seconds. What executes counts by the present weight:
+    /// it is compared with what others would hold now, and paid for by the weight at its start when it ends.
     pub(super) fn progress(&self, flow: u32) -> u64 {
         let known = self.flows.at(flow);
         let executing = self.flows.weight_of(flow).divide(known.received(self.now));
