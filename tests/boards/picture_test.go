@@ -223,20 +223,22 @@ func (p *prometheus) history(t *testing.T, expr, legend string, begun time.Time)
 
 func number(all []series, panel boardPanel) string {
 	defaults := panel.FieldConfig.Defaults
-	colour, texts := "text", []string{}
+	worst, texts := 0, []string{}
+	colours := []string{"text", "green", "orange", "red"}
 	for _, one := range all {
 		value := one.points[len(one.points)-1][1]
 		text := inUnit(value, defaults.Unit)
 		if len(all) > 1 {
 			text = html.EscapeString(one.name) + " " + text
 		}
-		colour, texts = defaults.Thresholds.colour(value), append(texts, text)
+		worst = max(worst, slices.Index(colours, defaults.Thresholds.colour(value)))
+		texts = append(texts, text)
 	}
 	size := ""
 	if len(all) > 1 {
 		size = ";font-size:18px"
 	}
-	return fmt.Sprintf("<div class=s style=\"background:%s%s\">%s</div>", background[colour], size, strings.Join(texts, ", "))
+	return fmt.Sprintf("<div class=s style=\"background:%s%s\">%s</div>", background[colours[worst]], size, strings.Join(texts, ", "))
 }
 
 // inUnit writes a value as Grafana does with this unit.

@@ -303,8 +303,9 @@ var questions = []question{
 		func(i *incidents) bool {
 			const tile = "Policies are those of their sources"
 			panel, found := i.panel(overviewBoard, tile)
-			return found && links(panel, "fairgate-health", "") && i.series(overviewBoard, tile, i.unable)["synced"] == 0 &&
-				i.series(overviewBoard, tile, i.calm)["synced"] == 1
+			unable, calm := i.series(overviewBoard, tile, i.unable), i.series(overviewBoard, tile, i.calm)
+			return found && links(panel, "fairgate-health", "") && unable["flow control"] == 1 && len(unable) == 2 && unable["admission"] == 0 &&
+				len(calm) == 1 && calm["flow control"] == 1
 		},
 		func(i *incidents) bool {
 			return i.series("fairgate-evictions", "Admission policies are up to date", i.unable)["synced"] == 0

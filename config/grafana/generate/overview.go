@@ -40,8 +40,10 @@ var overview = Board{
 					{Expr: `max(process_resident_memory_bytes{@})`, Legend: "used"},
 					{Expr: `min(fairgate_memory_limit_bytes{@})`, Legend: "limit"}}},
 			{Title: "Policies are those of their sources (fairgate)", Kind: Stat, Unit: Boolean, Ours: true, Bounds: is, To: "fairgate-health",
-				About:   "Whether the flow control policy and the admission policies in force are those of their sources, on all gateways. If not, /readyz?verbose says which and why. Needs metrics of fairgate.",
-				Queries: []Query{{Expr: `min(fairgate_policy_synced{@} * (fairgate_admission_synced{@} or fairgate_policy_synced{@}))`, Legend: "synced"}}},
+				About: "Whether the flow control policy and the admission policies in force are those of their sources, on all gateways. If not, /readyz?verbose says why. Needs metrics of fairgate.",
+				Queries: []Query{
+					{Expr: `min(fairgate_policy_synced{@})`, Legend: "flow control"},
+					{Expr: `min(fairgate_admission_synced{@})`, Legend: "admission"}}},
 			allServers.to("fairgate-fleet"), unevenServers.to("fairgate-fleet"), cutOff.to("fairgate-fleet"), coordinated.to("fairgate-fleet"),
 		}},
 		{Title: "Why something is away or fails", Panels: []Panel{
