@@ -370,12 +370,7 @@ impl<W: Copy> QueueSet<W> {
         }
         let actual = SeatSeconds::product(seats, took).plus(last).units();
         let guess = SeatSeconds::product(seats, assumed).plus(last);
-        // By the weight at which it started. Names of the tenant that came since would make it pay many times for all that it
-        // holds, and nothing gives that back when they are gone.
-        let paid = match guess.units() {
-            0 => self.flows.weight_of(flow).divide(actual),
-            guess => scaled_charge(actual, charged.units(), guess),
-        };
+        let paid = self.actual_charge(flow, actual, charged.units(), guess.units());
         let known = self.flows.at_mut(flow);
         known.guessed = known.guessed.minus(charged);
         known.end(seats, started);
@@ -383,6 +378,25 @@ impl<W: Copy> QueueSet<W> {
         let start = known.start.units() + paid;
         known.start = SeatSeconds::from_units(start.saturating_sub(charged.units()));
         self.flows.correct_owner(flow, ownership, guess, actual);
+    }
+
+    /// What a flow pays for a request that took `actual`, and for which `charged` was paid when it was guessed to take `guess`.
+    ///
+    /// What was guessed costs what the flow weighed at the start: it has waited by that weight. By the weight at the end, names of
+    /// the tenant that come for a moment would make the flow owe many times what it received, and nothing gives that back when
+    /// they are gone. What the request took longer costs the lesser of both, since such names may also have been there at the
+    /// start alone.
+    fn actual_charge(&self, flow: u32, actual: u64, charged: u64, guess: u64) -> u64 {
+        if charged == guess && guess > 0 {
+            return actual;
+        }
+        let longer = actual.saturating_sub(guess);
+        let by_present = self.flows.weight_of(flow).divide(longer);
+        if guess == 0 {
+            return by_present;
+        }
+        let by_start = |work| scaled_charge(work, charged, guess);
+        by_start(actual - longer).saturating_add(by_start(longer).min(by_present))
     }
 
     /// An executing request will have no final seats, so nobody pays for them.

@@ -280,6 +280,25 @@ fn a_request_costs_what_its_flow_weighed_when_it_started_whatever_names_come_mea
 }
 
 #[test]
+fn what_a_request_takes_longer_than_others_costs_what_its_flow_weighs_at_its_end_if_that_is_less() {
+    let mut set = shared_flow(&[]);
+    let first = set.entries.id(0);
+    let names: Vec<EntryId> = (1..=40).map(|hash| join(&mut set, hash, 9)).collect();
+    let mut events = QueueSetEvents::default();
+    set.finish(at(3_000), first, &mut events);
+    let id = events.dispatched[0].1;
+    let flow = set.entries.at(id.index).flow;
+    assert!(set.flows.weight_of(flow).divide(4) > 4, "40 names weigh 4");
+    for name in names.into_iter().filter(|name| *name != id) {
+        set.cancel(at(4_000), name, &mut events);
+    }
+    let before = set.flows.at(flow).start;
+    set.finish(at(10_003_000), id, &mut events);
+    let paid = set.flows.at(flow).start.minus(before);
+    assert!(paid <= SeatSeconds::product(1, 10 * SECOND), "{paid:?}");
+}
+
+#[test]
 fn a_flow_that_another_tenant_joins_has_its_place_by_the_weight_of_that_tenant() {
     let mut set = shared_flow(&[]);
     let mut executing = set.entries.id(0);
