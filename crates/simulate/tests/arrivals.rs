@@ -109,21 +109,21 @@ fn new_users_who_are_all_due_starve_neither_a_wide_flow_nor_a_tenant_of_many_nam
 /// Found attacks that still do harm, and how much at most. Those with any width do it by requests wider than the gateway ever estimates, most of
 /// them as wide as the level, which drain it and give up or hold all of it.
 const STILL_HARMFUL: [(&str, f64); 16] = [
-    ("any-width-seed-11-climb-3.json", 2.8),
-    ("any-width-seed-2-climb-26.json", 2.8),
+    ("any-width-seed-11-climb-3.json", 1.1),
+    ("any-width-seed-2-climb-26.json", 2.6),
     ("any-width-seed-202-climb-12.json", 257.0),
     ("any-width-seed-202-climb-29.json", 21.6),
     ("any-width-seed-202-climb-33.json", 11.3),
-    ("any-width-seed-202-climb-80.json", 3.4),
+    ("any-width-seed-202-climb-80.json", 3.2),
     ("seed-101-climb-4.json", 7.1),
     ("seed-101-climb-50.json", 4.3),
     ("seed-404-climb-15.json", 3.3),
-    ("seed-5-climb-1.json", 1.6),
-    ("seed-911-climb-7.json", 1.8),
+    ("seed-5-climb-1.json", 1.5),
+    ("seed-911-climb-7.json", 1.81),
     ("seed-955-climb-68.json", 9.5),
     ("seed-972-climb-10.json", 2.3),
     ("seed-978-climb-19.json", 2.3),
-    ("seed-982-climb-45.json", 1.8),
+    ("seed-982-climb-45.json", 1.6),
     ("seed-984-climb-0.json", 10.6),
 ];
 
