@@ -18,15 +18,14 @@ use tokio::sync::mpsc;
 use crate::{
     client::{TestClient, body_text, piece, soon, status},
     gate::{Gate, Leaf},
+    ports,
     rules::Rules,
     upstream::{Speaks, TestUpstream, full, streamed, text},
 };
 
 /// A gateway whose upstream does not listen.
 fn before_closed_port() -> Gate {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = nobody.local_addr().unwrap();
-    drop(nobody);
+    let address = ports::unused();
     let to = UpstreamSettings::new(address.to_string().parse().unwrap(), None);
     Gate::towards(to, |_, _| {})
 }

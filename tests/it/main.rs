@@ -6,7 +6,7 @@
     reason = "tests fail by panicking, and no other crate uses their helpers"
 )]
 
-use fairgate_testkit::{client, pki, random, upstream};
+use fairgate_testkit::{client, pki, ports, random, upstream};
 
 mod frames;
 mod gate;

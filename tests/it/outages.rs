@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::{
     client::{raw, status},
     pki::{Authority, Leaf},
+    ports,
     process::{GatewayProcess, ProcessOptions, new_directory, wait_until},
     upstream::{Speaks, TestUpstream},
 };
@@ -48,11 +49,6 @@ fn before(url: &str, authority: &Authority) -> GatewayProcess {
         "mode": "files", "upstream": upstream, "dataCores": 1, "authentication": {"tokenFile": "tokens"},
     });
     GatewayProcess::with(configuration, &options)
-}
-
-fn closed_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 /// An upstream with a certificate of `authority` for `leaf`.
@@ -89,7 +85,7 @@ fn refused_because(gateway: &GatewayProcess) -> String {
 #[test]
 fn an_upstream_that_cannot_be_reached_is_a_warning_that_says_why_and_what_to_do() {
     let authority = Authority::new("test root");
-    let url = format!("http://127.0.0.1:{}", closed_port());
+    let url = format!("http://{}", ports::unused());
     let problem = refused_because(&before(&url, &authority));
     assert!(
         problem.starts_with(&format!("{url}: cannot connect: ")),
@@ -304,7 +300,7 @@ fn an_upstream_that_takes_requests_and_does_not_answer_is_logged() {
 
 #[test]
 fn a_token_review_that_fails_is_logged_once() {
-    let url = format!("http://127.0.0.1:{}", closed_port());
+    let url = format!("http://{}", ports::unused());
     let gateway = GatewayProcess::start(json!({
         "mode": "files", "upstream": {"url": url}, "dataCores": 1, "authentication": {"tokenReview": {"enabled": true}},
     }));
@@ -334,7 +330,7 @@ fn serving(leaf: &Leaf) -> GatewayProcess {
         ..ProcessOptions::default()
     };
     let configuration = json!({
-        "mode": "files", "upstream": {"url": format!("http://127.0.0.1:{}", closed_port())}, "dataCores": 1,
+        "mode": "files", "upstream": {"url": format!("http://{}", ports::unused())}, "dataCores": 1,
         "listen": {"tls": {"certFile": "tls.crt", "keyFile": "tls.key"}},
         "authentication": {"tokenFile": "tokens"},
     });

@@ -2,9 +2,8 @@
 //! ports, alone or as a cluster of several members. It never outlives the process that started it.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::Write as _,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -13,6 +12,8 @@ use std::{
 
 use etcd_client::Client;
 use tokio::net::TcpStream;
+
+use crate::ports;
 
 /// The variable that names the program.
 pub const PROGRAM: &str = "FAIRGATE_ETCD";
@@ -36,12 +37,12 @@ impl EtcdServer {
 
     /// The same, with further arguments. With a certificate it serves TLS.
     pub fn with(arguments: Vec<String>) -> Self {
-        Self::on((free_port(), free_port()), arguments)
+        Self::on(unused_ports(), arguments)
     }
 
     /// Starts the members of one cluster.
     pub fn cluster(members: usize) -> Vec<Self> {
-        let ports: Vec<_> = (0..members).map(|_| (free_port(), free_port())).collect();
+        let ports: Vec<_> = (0..members).map(|_| unused_ports()).collect();
         let all: Vec<_> = ports
             .iter()
             .map(|(_, peers)| format!("m{peers}=http://127.0.0.1:{peers}"))
@@ -61,6 +62,7 @@ impl EtcdServer {
         let name = format!("fairgate-etcd-{}-{next}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&directory);
+        let _ = fs::remove_file(log_of(&directory));
         Self {
             shell: run(&directory, ports, &arguments),
             directory,
@@ -143,13 +145,24 @@ impl Drop for EtcdServer {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
         let _ = self.shell.wait();
+        let log = log_of(&self.directory);
+        if std::thread::panicking() {
+            let printed = fs::read_to_string(&log).unwrap_or_default();
+            eprintln!("etcd on the ports {:?} printed:\n{printed}", self.ports);
+        }
         let _ = fs::remove_dir_all(&self.directory);
+        let _ = fs::remove_file(log);
     }
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-    listener.local_addr().expect("it is bound").port()
+/// Its ports for clients and for peers.
+fn unused_ports() -> (u16, u16) {
+    (ports::unused().port(), ports::unused().port())
+}
+
+/// Where the server with that data directory prints its errors. A failed test shows them.
+fn log_of(directory: &Path) -> PathBuf {
+    directory.with_extension("log")
 }
 
 /// The argument that makes a cluster of one, unless the cluster is given.
@@ -168,7 +181,11 @@ fn run(directory: &Path, ports: (u16, u16), arguments: &[String]) -> Child {
             case $word in freeze) kill -STOP $etcd ;; thaw) kill -CONT $etcd ;; *) break ;; esac
         done
         kill -9 $etcd; wait $etcd 2>/dev/null
-        [ "$word" = stay ] || rm -rf "$dir""#;
+        [ "$word" = stay ] || rm -rf "$dir" "$dir.log""#;
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(log_of(directory));
     let is_secure = arguments
         .iter()
         .any(|argument| argument.starts_with("--cert-file"));
@@ -188,7 +205,7 @@ fn run(directory: &Path, ports: (u16, u16), arguments: &[String]) -> Child {
         .args(arguments)
         .args(cluster_of_one(&peers, arguments))
         .stdin(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(log.expect("the directory for temporary files can be written"))
         .spawn()
         .expect("FAIRGATE_ETCD names a program")
 }

@@ -1,5 +1,5 @@
 //! What tests, benchmarks and attacks share: an [`upstream`] that responds as a test says, [`client`]s, certificates
-//! ([`pki`]), [`random`] numbers by seed, and a real etcd.
+//! ([`pki`]), free [`ports`], [`random`] numbers by seed, and a real etcd.
 //!
 //! Only dev-dependencies name this crate. Of the crates under test it uses only the pure core, and with the feature `store` the
 //! store: the types of others would exist twice in their own unit tests.
@@ -15,6 +15,7 @@ pub mod client;
 pub mod etcd;
 pub mod leases;
 pub mod pki;
+pub mod ports;
 pub mod random;
 pub mod relay;
 #[cfg(feature = "store")]

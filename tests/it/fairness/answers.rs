@@ -5,7 +5,10 @@ use fairgate_proxy::forward::UpstreamSettings;
 use http::HeaderValue;
 
 use super::*;
-use crate::rules::{Full, Rules};
+use crate::{
+    ports,
+    rules::{Full, Rules},
+};
 
 const OURS: (&str, &str) = ("uid-of-schema-small", "uid-of-level-small");
 
@@ -149,9 +152,7 @@ async fn error_responses_have_the_uids_too() {
     // The limit after which a seat is free although the upstream never responds.
     let rules = Rules::small(5, Full::Reject).set(|set| set.request_timeout = ms(3000));
     // Three upstreams: one refuses connections, one closes them, one never responds.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let none = nobody.local_addr().unwrap();
-    drop(nobody);
+    let none = ports::unused();
     let closer = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closes = closer.local_addr().unwrap();
     tokio::spawn(async move {

@@ -2,11 +2,7 @@
 
 pub mod api;
 
-use std::{
-    net::{SocketAddr, TcpListener},
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use fairgate_base::clock::Clock;
 use fairgate_core::{apf::objects::ObjectSet, time::Time};
@@ -25,6 +21,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use crate::{
     client::soon,
     failures::until,
+    ports,
     process::{GatewayProcess, wait_until},
     upstream::{SeenRequest, TestUpstream},
 };
@@ -328,10 +325,7 @@ async fn an_object_that_cannot_be_read_is_reported_and_the_others_take_effect() 
 
 #[tokio::test]
 async fn an_upstream_that_cannot_be_reached_yields_nothing_and_the_status_says_why() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap();
-    drop(free);
-    let mut followed = Followed::start(address);
+    let mut followed = Followed::start(ports::unused());
     let problem = || followed.status.problem().unwrap();
     until(|| problem().contains("onnection refused")).await;
     assert!(

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::{
     client::raw,
     following::api::Api,
+    ports,
     process::{GatewayProcess, ProcessOptions, new_directory, wait_until},
     upstream::{Speaks, TestUpstream, full},
 };
@@ -351,11 +352,7 @@ fn a_server_that_is_no_gateway_is_named_with_what_to_do() {
     });
     let refused = Ran::fairgate(&["check", "--server", &url(api.address)]);
     refused.refuses(&["404: not found  [31m", "--kubeconfig"]);
-    let free = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    Ran::explain(&["--server", &url(free)]).refuses(&["refused", "admin.address"]);
+    Ran::explain(&["--server", &url(ports::unused())]).refuses(&["refused", "admin.address"]);
     Ran::explain(&["--server", "http://root:s3cret@127.0.0.1:1"])
         .refuses(&["--server", "password"]);
     Ran::explain(&["--server", "https://127.0.0.1:1"]).refuses(&["--certificate-authority"]);

@@ -190,9 +190,7 @@ fn watches_of_a_server_that_no_longer_answers_end_so_that_their_clients_open_the
             ready_or_endless(&request)
         }
     });
-    let later = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = later.local_addr().unwrap();
-    drop(later);
+    let address = ports::unused();
     let entries =
         json!([{"url": url(freezes.address), "seats": 10}, {"url": url(address), "seats": 10}]);
     let gateway = before(&entries, &json!({}));

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     client::{TestClient, body, piece, raw, soon, status},
+    ports,
     process::{GatewayProcess, ProcessOptions, wait_until},
     tunnels::{echoes, upgrade},
     upstream::{Speaks, TestReply, TestUpstream, full, streamed, text},
@@ -443,9 +444,7 @@ fn watches_move_to_a_server_that_has_none_and_each_ends_cleanly() {
     let answer =
         |request: http::Request<hyper::body::Incoming>| async move { ready_or_endless(&request) };
     let first = TestUpstream::start(Speaks::Http1, answer);
-    let later = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = later.local_addr().unwrap();
-    drop(later);
+    let address = ports::unused();
     let entries =
         json!([{"url": url(first.address), "seats": 10}, {"url": url(address), "seats": 10}]);
     let gateway = before(&entries, &json!({}));

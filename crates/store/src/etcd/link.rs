@@ -281,16 +281,14 @@ fn check_endpoints(settings: &EtcdSettings) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use fairgate_testkit::ports;
 
     use super::*;
     use crate::HistoryLimits;
 
     #[tokio::test]
     async fn the_error_for_an_unreachable_etcd_is_readable() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
+        let address = ports::unused();
         let settings = EtcdSettings {
             endpoints: vec![format!("http://{address}")],
             prefix: "/fairgate".to_owned(),

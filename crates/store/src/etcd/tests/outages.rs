@@ -1,6 +1,6 @@
 //! etcd that is unavailable, restarted, compacted, or replaced by another.
 
-use std::{fs, net::TcpListener, time::Duration};
+use std::{fs, time::Duration};
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use super::{create, open, settings, until_ready};
 use crate::{
     Precondition, ReadRevision, Store as _, StoreError, StoreHealth, conformance, etcd::EtcdStore,
 };
-use fairgate_testkit::{client::soon, etcd::EtcdServer, relay::TcpRelay};
+use fairgate_testkit::{client::soon, etcd::EtcdServer, ports, relay::TcpRelay};
 
 #[tokio::test]
 async fn while_etcd_is_unavailable_cached_reads_are_served_and_writes_fail() {
@@ -92,11 +92,7 @@ async fn after_a_compaction_beyond_what_it_has_seen_the_store_reads_again_and_wa
     server.stop();
     until_ready(&*store, false).await;
     let ports = server.ports;
-    server.ports.0 = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    server.ports.0 = ports::unused().port();
     server.restart();
     let mut client = server.client().await;
     client.delete("/fairgate/a/gone", None).await.unwrap();
