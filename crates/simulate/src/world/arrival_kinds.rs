@@ -40,11 +40,13 @@ pub enum ArrivalKind {
     WrongEstimates,
     /// A limit that moves.
     MovingLimit,
+    /// A tenant's own client, beside further names of that tenant that come and go.
+    OwnNames,
 }
 
 impl ArrivalKind {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::NewNames,
         Self::OneShotUsers,
         Self::TwoServiceTimes,
@@ -57,6 +59,7 @@ impl ArrivalKind {
         Self::Cancels,
         Self::WrongEstimates,
         Self::MovingLimit,
+        Self::OwnNames,
     ];
 
     /// The name of the kind in tables.
@@ -69,6 +72,7 @@ impl ArrivalKind {
             Self::WidthsPerRequest => "widths per request",
             Self::ShortAndWide => "short and wide",
             Self::Tenants => "tenants",
+            Self::OwnNames => "own names",
             Self::ManyTenants => "many tenants",
             Self::Bursts => "bursts",
             Self::Cancels => "cancels",
@@ -93,6 +97,7 @@ impl ArrivalKind {
             Self::WidthsPerRequest => cast.widths_per_request(),
             Self::ShortAndWide => cast.short_and_wide(),
             Self::Tenants => cast.tenants(),
+            Self::OwnNames => cast.own_names(),
             Self::ManyTenants => cast.many_tenants(),
             Self::Bursts => cast.bursts(),
             Self::Cancels => cast.cancels(),
@@ -338,6 +343,28 @@ impl Cast {
                 ..spec
             });
         }
+    }
+
+    fn own_names(&mut self) {
+        self.elephants(0, 1);
+        let bursts = Bursts {
+            on_seconds: self.seconds * self.draw.real(1.0, 50.0),
+            off_seconds: self.seconds * self.draw.real(50.0, 500.0),
+            phase_seconds: 0.0,
+        };
+        let threads = self.threads(0.5, 3.0);
+        let service = self.service();
+        self.flows.push(FlowSpec {
+            names: FlowNames::Of(self.draw.number(10, 1_000)),
+            bursts: Some(bursts),
+            ..FlowSpec::closed("crowd", threads, service, 0.0)
+        });
+        let own = self.polite_thread();
+        self.flows.push(FlowSpec {
+            name: "own".to_owned(),
+            tenant: Tenant::Named("crowd".to_owned()),
+            ..own
+        });
     }
 
     fn many_tenants(&mut self) {
