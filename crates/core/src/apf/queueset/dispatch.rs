@@ -144,7 +144,7 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn release(&mut self, index: u32) {
         let entry = self.entries.at(index);
         let (seats, slot, flow) = (entry.seats, entry.slot, entry.flow);
-        let ownership = entry.ownership;
+        let tenant = entry.tenant;
         if entry.catches_up {
             self.sums.catching_up -= seats;
         }
@@ -153,8 +153,8 @@ impl<W: Copy> QueueSet<W> {
         self.sums.seats_in_use -= seats;
         if flow != NONE {
             let now = self.virtual_time.r();
-            self.flows.part(&self.entries, flow, ownership, now);
             self.flows.release(flow, seats);
+            self.flows.part(flow, tenant, now);
             self.settle_flow(flow);
         }
         if slot == NONE {

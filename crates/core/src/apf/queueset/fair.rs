@@ -75,6 +75,9 @@ impl<W: Copy> QueueSet<W> {
         arriving: Option<u32>,
         events: &mut QueueSetEvents<W>,
     ) {
+        if self.flows.is_time_to_place() {
+            self.place_anew();
+        }
         // At a limit of 0 no seats can be displaced either, and whatever started would hold none.
         while self.sums.waiting > 0 && self.limit > 0 {
             if self.sums.seats_in_use >= self.limit && self.lingering.seats() == 0 {
@@ -439,6 +442,7 @@ impl<W: Copy> QueueSet<W> {
             self.raise_start(flow, index);
             let known = self.flows.at_mut(flow);
             known.fresh = known.start <= now;
+            known.behind = false;
             // Ties go to the flow that owes nothing, so its top bit is clear; among such to the one that came first. The
             // counter may wrap, which only disturbs ties between flows two billion lines apart.
             known.turn = (line & (u32::MAX >> 1)) | (u32::from(!known.fresh) << 31);
@@ -459,7 +463,7 @@ impl<W: Copy> QueueSet<W> {
     /// A waiting request is cancelled.
     pub(super) fn quit_line(&mut self, index: u32) {
         let entry = self.entries.at(index);
-        let (flow, seats, ownership) = (entry.flow, entry.seats, entry.ownership);
+        let (flow, seats, tenant) = (entry.flow, entry.seats, entry.tenant);
         let drain_goes_on = self.drain_goes_on_without(index);
         if !drain_goes_on {
             self.leaves_drain(index);
@@ -470,9 +474,23 @@ impl<W: Copy> QueueSet<W> {
             self.drain_for_head(flow);
         }
         let now = self.virtual_time.r();
-        self.flows.part(&self.entries, flow, ownership, now);
+        self.flows.part(flow, tenant, now);
         self.sums.waiting_seats -= u64::from(seats);
         self.settle_flow(flow);
+    }
+
+    /// Places the flows anew whose tenants own far fewer flows, or far more, than when they were placed. Otherwise a flow that came
+    /// when its tenant had many others would wait by that weight when they are gone, and a request in the flow of a tenant that has
+    /// had many since would wait by the weight of those. O(flows), and O(1) for each of the events since the last time.
+    fn place_anew(&mut self) {
+        let now = self.virtual_time.r();
+        for flow in (0..).take(self.flows.len()) {
+            if self.flows.is_misplaced(flow) {
+                self.flows.reconsider_owner(flow, now);
+                self.settle_flow(flow);
+            }
+        }
+        self.flows.are_placed();
     }
 
     /// The queue of a waiting request counts it no longer.

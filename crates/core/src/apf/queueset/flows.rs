@@ -6,10 +6,12 @@
 //!
 //! Not here: whose turn it is ([`super::fair`]).
 
+mod guests;
 mod weights;
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
 
+use self::guests::Guests;
 use super::{
     NONE,
     fifo::{Entries, Fifo, Phase},
@@ -59,9 +61,9 @@ pub(super) struct FlowState {
     pub(super) service_time: ServiceTimes,
     /// The number of the tenant that owns it.
     pub(super) owner: u32,
-    /// Requests of the owner that came while it owned the flow, and are present.
+    /// The owner's requests that are present.
     owners_requests: u32,
-    /// Distinguishes those from the requests of earlier owners; never 0.
+    /// Another one whenever the owner changes; never 0.
     ownership: u32,
 }
 
@@ -71,6 +73,7 @@ pub(super) struct FlowTable {
     all: Vec<FlowState>,
     numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
     tenants: TenantTable,
+    guests: Guests,
     free: Vec<u32>,
     idle: IdleFlows,
 }
@@ -82,6 +85,7 @@ impl FlowTable {
             all: Vec::new(),
             numbers: HashMap::default(),
             tenants: TenantTable::new(tenant_weight),
+            guests: Guests::default(),
             free: Vec::new(),
             idle: IdleFlows::new(),
         }
@@ -222,45 +226,84 @@ impl FlowTable {
         if !is_owners {
             // A tenant with many flows does not become the owner: a request of it in the namespace of another
             // tenant would take that one's weight away.
-            if self.tenants.flows_of(tenant) + 1 >= self.tenants.flows(owner) {
+            if !self.owns_fewer(tenant, owner) {
+                self.guests.add(number, tenant, 1);
                 return 0;
             }
-            self.tenants.deactivate(owner);
-            self.own(number, tenant, now);
-            self.tenants.activate(self.all[number as usize].owner);
+            self.hand_over(number, tenant, now);
         }
         let flow = &mut self.all[number as usize];
         flow.owners_requests += 1;
         flow.ownership
     }
 
-    /// A request that joined leaves. If it was the last of the owner's, the tenant of one of those that wait becomes the
-    /// owner.
-    pub(super) fn part<W: Copy>(
-        &mut self,
-        entries: &Entries<W>,
-        number: u32,
-        ownership: u32,
-        now: SeatSeconds,
-    ) {
+    /// A request of `tenant` that joined has left. If it was the last of the owner's, the tenant of another one becomes the owner.
+    pub(super) fn part(&mut self, number: u32, tenant: u64, now: SeatSeconds) {
         let flow = &mut self.all[number as usize];
-        if ownership != flow.ownership {
+        if self.tenants.hash(flow.owner) != tenant {
+            self.guests.leave(number, tenant);
             return;
         }
         flow.owners_requests -= 1;
-        if flow.owners_requests > 0 || flow.waiting == 0 {
+        if flow.owners_requests > 0 || flow.is_idle() {
             return;
         }
-        let ends = [flow.line.head, flow.line.tail].map(|end| entries.at(end).tenant);
-        let owner = flow.owner;
-        let [first, last] = ends.map(|tenant| (self.tenants.flows_of(tenant), tenant));
-        let (_, tenant) = first.min(last);
-        if self.tenants.hash(owner) == tenant {
-            return;
+        if let Some(tenant) = self.lightest_guest(number) {
+            self.hand_over(number, tenant, now);
         }
+    }
+
+    /// Whether `tenant` would own fewer flows with one more than `owner` does, so that the flow weighs more if it is the owner.
+    fn owns_fewer(&self, tenant: u64, owner: u32) -> bool {
+        self.tenants.flows_of(tenant) + 1 < self.tenants.flows(owner)
+    }
+
+    /// The tenant that owns the fewest flows, of those with requests in a flow of another one.
+    fn lightest_guest(&self, number: u32) -> Option<u64> {
+        let guests = self.guests.some_of(number);
+        guests.min_by_key(|tenant| self.tenants.flows_of(*tenant))
+    }
+
+    /// An active flow has another owner from now on.
+    fn hand_over(&mut self, number: u32, tenant: u64, now: SeatSeconds) {
+        let flow = &self.all[number as usize];
+        let (owner, requests) = (flow.owner, flow.owners_requests);
+        self.guests.add(number, self.tenants.hash(owner), requests);
         self.tenants.deactivate(owner);
         self.own(number, tenant, now);
-        self.tenants.activate(self.all[number as usize].owner);
+        let flow = &mut self.all[number as usize];
+        flow.owners_requests = self.guests.take(number, tenant);
+        self.tenants.activate(flow.owner);
+    }
+
+    /// There is an event: whether flows that wait in places which are not by the weight of their tenants any more are to be looked
+    /// for now.
+    pub(super) fn is_time_to_place(&mut self) -> bool {
+        self.tenants.is_time_to_place(self.all.len())
+    }
+
+    /// Whether a flow waits in such a place.
+    pub(super) fn is_misplaced(&self, number: u32) -> bool {
+        let flow = &self.all[number as usize];
+        flow.waiting > 0 && self.tenants.is_misplaced(flow.owner)
+    }
+
+    /// If another tenant with requests in a flow owns fewer than the owner, who may have had few when they came, it becomes the
+    /// owner.
+    pub(super) fn reconsider_owner(&mut self, number: u32, now: SeatSeconds) {
+        let flow = &self.all[number as usize];
+        if flow.owners_requests == flow.waiting + flow.holding {
+            return;
+        }
+        let guest = self.lightest_guest(number);
+        if let Some(tenant) = guest.filter(|tenant| self.owns_fewer(*tenant, flow.owner)) {
+            self.hand_over(number, tenant, now);
+        }
+    }
+
+    /// All flows are in their places.
+    pub(super) fn are_placed(&mut self) {
+        self.tenants.are_placed();
     }
 
     /// When a request of a flow of the owner started last.
@@ -407,6 +450,7 @@ impl FlowTable {
     /// If a kept value is wrong.
     pub(super) fn check_invariants<W: Copy>(&self, entries: &Entries<W>) {
         let (mut active, mut held) = (HashMap::new(), HashMap::new());
+        let mut guests = 0;
         for (flow, number) in self.all.iter().zip(0..) {
             let waiting = flow.line.iter(entries).count();
             assert_eq!(flow.waiting as usize, waiting, "waiting in a flow");
@@ -416,17 +460,24 @@ impl FlowTable {
                 .filter(|entry| entry.phase != Phase::Waiting);
             let seats: Seats = holding.map(|entry| entry.seats).sum();
             assert_eq!(flow.seats, seats, "seats of a flow");
-            let owners = present.filter(|entry| entry.ownership == flow.ownership);
-            let owners = owners.inspect(|entry| {
-                assert_eq!(entry.tenant, self.tenants.hash(flow.owner), "owner");
-            });
-            let owners = u32::try_from(owners.count()).unwrap_or(u32::MAX);
             if !flow.is_idle() {
-                assert_eq!(flow.owners_requests, owners, "requests of the owner");
+                let mut by_tenant = HashMap::new();
+                present.for_each(|entry| *by_tenant.entry(entry.tenant).or_insert(0) += 1);
+                let owners = by_tenant.remove(&self.tenants.hash(flow.owner));
+                assert_eq!(owners, Some(flow.owners_requests), "requests of the owner");
+                for (tenant, requests) in by_tenant {
+                    assert_eq!(
+                        requests,
+                        self.guests.of(number, tenant),
+                        "requests of a guest"
+                    );
+                    guests += requests;
+                }
                 *active.entry(flow.owner).or_insert(0) += 1;
                 *held.entry(flow.owner).or_insert(0) += seats;
             }
         }
+        assert_eq!(guests, self.guests.count(), "requests of guests");
         self.tenants.check_invariants(&active, &held);
         let idle = self.numbers.values().filter(|n| self.at(**n).is_idle());
         assert_eq!(self.idle.len(), idle.count(), "idle flows");

@@ -34,6 +34,9 @@ pub const DEFAULT_TENANT_WEIGHT: u32 = 4;
 /// can advance.
 const MOST_ELSEWHERE: u32 = 1 << 16;
 
+/// How many flows are looked at for one event, to find those that are to be placed anew. Bounds what that costs a request.
+const LOOKED_AT: usize = 8;
+
 /// The tenants that own flows.
 #[derive(Debug)]
 pub(super) struct TenantTable {
@@ -46,6 +49,10 @@ pub(super) struct TenantTable {
     weight: WeightSum,
     /// The active flows that tenants have at other gateways, by hash; also of tenants that own none here.
     elsewhere: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
+    /// Those whose flows wait in places that are not by their weight any more.
+    misplaced: Vec<u32>,
+    /// How many events there were since there were some.
+    events: u32,
 }
 
 /// One tenant.
@@ -62,7 +69,10 @@ struct KnownTenant {
     seats: Seats,
     /// How long its requests take on average, in microseconds, and of how many that is, up to the number that is remembered.
     mean_micros: u32,
-    learnt: u32,
+    learnt: u8,
+    /// Whether its flows are to be placed anew, and how many there were in the fleet when they were placed last; no more than fit.
+    is_misplaced: bool,
+    placed: u16,
     /// When a request of it started last.
     served: Time,
     /// The work that its flows were given, as if it had been one flow that was always active before it was known, in virtual time.
@@ -87,6 +97,8 @@ impl TenantTable {
             allowance: allowance.max(1),
             weight: WeightSum::default(),
             elsewhere: HashMap::default(),
+            misplaced: Vec::new(),
+            events: 0,
         }
     }
 
@@ -250,6 +262,8 @@ impl TenantTable {
             seats: 0,
             mean_micros: 0,
             learnt: 0,
+            is_misplaced: false,
+            placed: 0,
             served: Time::ZERO,
             received: now,
             drained: SeatSeconds::ZERO,
@@ -272,7 +286,9 @@ impl TenantTable {
             0 => took.min(LONGEST_ASSUMED),
             _ => micros(tenant.mean_micros.into()),
         };
-        let mean = moved(mean, &mut tenant.learnt, took);
+        let mut learnt = u32::from(tenant.learnt);
+        let mean = moved(mean, &mut learnt, took);
+        tenant.learnt = u8::try_from(learnt).unwrap_or(u8::MAX);
         tenant.mean_micros = u32::try_from(mean.as_nanos() / 1_000).unwrap_or(u32::MAX);
     }
 
@@ -351,12 +367,16 @@ impl TenantTable {
             self.weight.whole += u64::from(tenant.active < self.allowance);
             tenant.active += 1;
             tenant.in_fleet += 1;
-            return;
+        } else {
+            self.weight.subtract(tenant.weight(self.allowance));
+            tenant.active += 1;
+            tenant.in_fleet += 1;
+            self.weight.add(tenant.weight(self.allowance));
         }
-        self.weight.subtract(tenant.weight(self.allowance));
-        tenant.active += 1;
-        tenant.in_fleet += 1;
-        self.weight.add(tenant.weight(self.allowance));
+        let placed = u32::from(tenant.placed);
+        if tenant.in_fleet > self.allowance && tenant.in_fleet / 2 >= placed {
+            self.misplace(number);
+        }
     }
 
     /// A flow of this tenant becomes idle.
@@ -366,12 +386,49 @@ impl TenantTable {
             self.weight.whole -= u64::from(tenant.active <= self.allowance);
             tenant.active -= 1;
             tenant.in_fleet -= 1;
-            return;
+        } else {
+            self.weight.subtract(tenant.weight(self.allowance));
+            tenant.active -= 1;
+            tenant.in_fleet -= 1;
+            self.weight.add(tenant.weight(self.allowance));
         }
-        self.weight.subtract(tenant.weight(self.allowance));
-        tenant.active -= 1;
-        tenant.in_fleet -= 1;
-        self.weight.add(tenant.weight(self.allowance));
+        let placed = u32::from(tenant.placed);
+        if placed > self.allowance && tenant.in_fleet <= placed / 2 {
+            self.misplace(number);
+        }
+    }
+
+    /// The flows of a tenant are to be placed anew, since it has twice as many as when they were, or half.
+    fn misplace(&mut self, number: u32) {
+        let tenant = &mut self.all[number as usize];
+        tenant.placed = u16::try_from(tenant.in_fleet).unwrap_or(u16::MAX);
+        if !tenant.is_misplaced {
+            tenant.is_misplaced = true;
+            self.misplaced.push(number);
+        }
+    }
+
+    /// There is an event: whether the flows of some tenants are to be placed anew now. That is so once there were so many events
+    /// that it is [worth](LOOKED_AT) to look at all `flows`.
+    pub(super) fn is_time_to_place(&mut self, flows: usize) -> bool {
+        if self.misplaced.is_empty() {
+            return false;
+        }
+        self.events += 1;
+        self.events as usize > flows / LOOKED_AT
+    }
+
+    /// Whether the flows of a tenant are to be placed anew.
+    pub(super) fn is_misplaced(&self, number: u32) -> bool {
+        self.all[number as usize].is_misplaced
+    }
+
+    /// All flows are in their places.
+    pub(super) fn are_placed(&mut self) {
+        for number in self.misplaced.drain(..) {
+            self.all[number as usize].is_misplaced = false;
+        }
+        self.events = 0;
     }
 
     /// Recomputes what is kept running; for tests. `active` is the number of active flows of each tenant that has some, `seats` what its

@@ -217,6 +217,10 @@ fn shared_flow(tenants: &[u64]) -> QueueSet<u64> {
 }
 
 fn join(set: &mut QueueSet<u64>, hash: u64, tenant: u64) -> EntryId {
+    join_at(set, at(0), hash, tenant)
+}
+
+fn join_at(set: &mut QueueSet<u64>, now: Time, hash: u64, tenant: u64) -> EntryId {
     let arriving = ArrivingRequest {
         waiter: tenant,
         schema: 0,
@@ -224,7 +228,7 @@ fn join(set: &mut QueueSet<u64>, hash: u64, tenant: u64) -> EntryId {
         tenant,
         work: Work::ONE,
     };
-    match set.arrive(at(0), arriving, &mut QueueSetEvents::default()) {
+    match set.arrive(now, arriving, &mut QueueSetEvents::default()) {
         Admission::Execute(id) | Admission::Wait(id) => {
             set.check_invariants();
             id
@@ -316,6 +320,81 @@ fn a_flow_that_another_tenant_joins_has_its_place_by_the_weight_of_that_tenant()
     }
     // The first names of tenant 9 came when it had few; each of the others waits for its weight.
     assert!(before <= 1 + 4, "{before} requests start before it");
+}
+
+#[test]
+fn a_flow_whose_owner_has_left_is_that_of_who_is_still_there() {
+    let mut set = improved(queues(64, 50, 8), 64);
+    let names = 1..=20;
+    let mut executing: Vec<_> = names.clone().map(|hash| join(&mut set, hash, 9)).collect();
+    let mut events = QueueSetEvents::default();
+    for round in 0..3 {
+        // Somebody comes to each of its namespaces, and goes.
+        for hash in names.clone() {
+            let visit = join(&mut set, hash, 7);
+            set.finish(at(round), visit, &mut events);
+            set.check_invariants();
+        }
+        assert_eq!(set.flows.times_weight(1), 4, "round {round}");
+        // It always has another request there before its last one ends.
+        for (hash, executing) in names.clone().zip(&mut executing) {
+            let next = join(&mut set, hash, 9);
+            set.finish(at(round), std::mem::replace(executing, next), &mut events);
+            set.check_invariants();
+        }
+    }
+    join(&mut set, 1, 7);
+    let own = set.flows.find(1).unwrap();
+    let weight = set.flows.weight_of(own);
+    assert_eq!(weight.divide(100), 100, "tenant 7 has one flow");
+}
+
+#[test]
+fn a_request_in_the_flow_of_a_tenant_that_has_many_since_is_not_harmed_by_them() {
+    let mut set = shared_flow(&[]);
+    join(&mut set, 50, 9);
+    join(&mut set, 50, 9);
+    let waits = join(&mut set, 50, 7);
+    for hash in 1..=40 {
+        join(&mut set, hash, 9);
+    }
+    let flow = set.entries.at(waits.index).flow;
+    let tenants = set.flows.tenants();
+    assert_eq!(tenants.hash(set.flows.at(flow).owner), 7);
+}
+
+/// How many requests start before one of a tenant that had 400 other names when it came, which have left since; beside 50 others that
+/// always have a request waiting.
+fn starts_before_the_first_of_a_crowd_that_left() -> u64 {
+    let mut set = improved(queues(1_000, 50, 1), 1);
+    let mut executing = join(&mut set, 0, 0);
+    let mut events = QueueSetEvents::default();
+    let crowd: Vec<_> = (1_000..1_400).map(|hash| join(&mut set, hash, 9)).collect();
+    let last = join(&mut set, 500, 9);
+    for name in crowd {
+        set.cancel(at(0), name, &mut events);
+    }
+    for other in 1..=50 {
+        join(&mut set, other, other);
+    }
+    let mut before = 0;
+    loop {
+        events = QueueSetEvents::default();
+        set.finish(at(1_000 * (before + 1)), executing, &mut events);
+        executing = events.dispatched[0].1;
+        if executing == last {
+            return before;
+        }
+        before += 1;
+        let (name, tenant) = (events.dispatched[0].0, events.dispatched[0].0);
+        join_at(&mut set, at(1_000 * before), name, tenant);
+    }
+}
+
+#[test]
+fn a_flow_does_not_wait_by_the_weight_that_it_had_beside_a_crowd_that_has_left() {
+    let before = starts_before_the_first_of_a_crowd_that_left();
+    assert!(before <= 60, "{before} requests start before it");
 }
 
 #[test]
