@@ -108,18 +108,19 @@ fn new_users_who_are_all_due_starve_neither_a_wide_flow_nor_a_tenant_of_many_nam
 
 /// Found attacks that still do harm, and how much at most. Those with any width do it by requests wider than the gateway ever estimates, most of
 /// them as wide as the level, which drain it and give up or hold all of it.
-const STILL_HARMFUL: [(&str, f64); 16] = [
+const STILL_HARMFUL: [(&str, f64); 17] = [
     ("any-width-seed-11-climb-3.json", 1.1),
     ("any-width-seed-2-climb-26.json", 2.6),
     ("any-width-seed-202-climb-12.json", 257.0),
     ("any-width-seed-202-climb-29.json", 21.6),
     ("any-width-seed-202-climb-33.json", 11.3),
     ("any-width-seed-202-climb-80.json", 3.2),
-    ("seed-101-climb-4.json", 7.1),
+    ("own-tenant-sched-seed1.json", 1.05),
+    ("seed-101-climb-4.json", 6.5),
     ("seed-101-climb-50.json", 4.3),
-    ("seed-404-climb-15.json", 3.3),
+    ("seed-404-climb-15.json", 2.1),
     ("seed-5-climb-1.json", 1.5),
-    ("seed-911-climb-7.json", 1.81),
+    ("seed-911-climb-7.json", 1.7),
     ("seed-955-climb-68.json", 9.5),
     ("seed-972-climb-10.json", 2.3),
     ("seed-978-climb-19.json", 2.3),
@@ -128,14 +129,13 @@ const STILL_HARMFUL: [(&str, f64); 16] = [
 ];
 
 /// Those of [`STILL_HARMFUL`] in which the victim is worse off than it may be even if its requests go before those of all others.
-const UNAVOIDABLE: [&str; 9] = [
+const UNAVOIDABLE: [&str; 8] = [
     "any-width-seed-202-climb-12.json",
     "any-width-seed-202-climb-29.json",
     "any-width-seed-202-climb-33.json",
     "any-width-seed-202-climb-80.json",
     "seed-101-climb-4.json",
     "seed-101-climb-50.json",
-    "seed-404-climb-15.json",
     "seed-955-climb-68.json",
     "seed-984-climb-0.json",
 ];
@@ -148,7 +148,8 @@ const HARMFUL_WITH_FLUID: [&str; 3] = [
 ];
 
 /// Worlds that a search found to harm a client within its share, which is called `victim` in them. They are in `tests/worlds`;
-/// `examples/arrivals_search.rs` writes such files.
+/// `examples/arrivals_search.rs` writes such files. In those called `own-tenant` the victim is another client of the attacker's tenant,
+/// which leaves much final work, as a controller does that thousands watch.
 #[test]
 fn no_attack_that_was_found_harms_a_client_within_its_share_but_for_known_ones() {
     let harms = found_attacks()

@@ -120,10 +120,12 @@ impl<W: Copy> QueueSet<W> {
 
     /// The first flow of which the head [displaces](Self::displaces) seats: `next`, unless most of them may be its own, or one that
     /// would hold less. While the ideal would not have finished the request of `next`, nothing has to be kept free for it, so
-    /// it may be any flow that [claims](Self::claims_seats) a seat.
+    /// it may be any flow that [claims](Self::claims_seats) a seat. And always one that asks for [the least](Self::asks_least), if
+    /// it is [due](Self::is_least_due): `next` may wait for what its own tenant has left.
     fn first_displacing(&self, next: u32) -> Option<u32> {
         let may = |flow: &u32| self.displaces(*flow);
-        let next_may = Some(next).filter(|_| !self.lingers_its_part(next));
+        let next_may =
+            Some(next).filter(|next| self.asks_least(*next) || !self.lingers_its_part(*next));
         if let Some(flow) = next_may.filter(may) {
             return Some(flow);
         }
@@ -132,15 +134,36 @@ impl<W: Copy> QueueSet<W> {
         if let Some(flow) = self.first_holding_less(held, room).filter(may) {
             return Some(flow);
         }
-        if self.finish_of_head(next) <= self.virtual_time.r() {
-            return None;
-        }
-        let claims = |flow| self.claims_seats(flow) && self.displaces(flow);
-        self.turns.first_holding(1, u32::MAX, claims)
+        let next_is_late = self.finish_of_head(next) <= self.virtual_time.r();
+        let may = |flow| {
+            let may = self.is_least_due(flow) || !next_is_late && self.claims_seats(flow);
+            may && self.displaces(flow)
+        };
+        self.turns.first_holding(1, u32::MAX, may)
+    }
+
+    /// Whether a flow asks for the least, and the ideal would have finished that by now. While nothing executes, that is so for one
+    /// flow: all seats are kept for work that was left, and there may be no event before that is done.
+    fn is_least_due(&self, flow: u32) -> bool {
+        let is_due = || self.finish_of_head(flow) <= self.virtual_time.r();
+        self.asks_least(flow) && (self.executing_seats() == 0 || is_due())
+    }
+
+    /// Whether a flow that is known, and not the only one of its tenant, holds nothing and asks for the least: a seat for a request that
+    /// leaves no final work. Whatever others of its tenant have left, this does not add to it. New names are no reason to displace
+    /// what was left.
+    fn asks_least(&self, flow: u32) -> bool {
+        let known = self.flows.at(flow);
+        let head = self.entries.at(known.head());
+        known.holding == 0
+            && head.seats <= 1
+            && head.work.final_work() == SeatSeconds::ZERO
+            && known.service_time.learnt > 0
+            && self.flows.tenants().flows(known.owner) > 1
     }
 
     /// Whether the head of `flow` displaces seats that linger: it does not fit, but fits beside what executes, and the ideal would
-    /// have finished it by now; and no more linger than twice the limit. If the flow claims seats, and the request takes at most half of the level, the ideal need only have begun
+    /// have finished it by now; and no more linger than twice the limit, unless it is [the least](Self::asks_least). If the flow claims seats, and the request takes at most half of the level, the ideal need only have begun
     /// it, or for one seat, the flow may be ahead by the lag: others leave a part of theirs, as so many seats linger. And
     /// the bound is only for what will linger itself. Otherwise final work that others left would keep it waiting until that is done.
     fn displaces(&self, flow: u32) -> bool {
@@ -154,7 +177,8 @@ impl<W: Copy> QueueSet<W> {
         let now = self.virtual_time.r();
         let takes_most = seats > 1 && seats > self.limit / 2;
         if takes_most || !self.claims_seats(flow) {
-            return total <= self.limit.saturating_mul(2) && self.finish_of_head(flow) <= now;
+            let is_bounded = total <= self.limit.saturating_mul(2) || self.asks_least(flow);
+            return is_bounded && (self.finish_of_head(flow) <= now || self.is_least_due(flow));
         }
         let final_work = self.entries.at(known.head()).work.final_work();
         if final_work > SeatSeconds::ZERO && total > self.limit.saturating_mul(3) {
