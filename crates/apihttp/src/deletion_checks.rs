@@ -1,11 +1,45 @@
-//! What is checked of a deletion before policies are asked: its options, and its preconditions.
+//! What is checked of a deletion before policies are asked: its options, and its preconditions. A deletion without a body has them in its
+//! query.
 //!
-//! Source: Kubernetes `apimachinery/pkg/apis/meta/v1/validation` and `apiserver/pkg/registry/rest/delete.go`.
+//! Source: Kubernetes `apimachinery/pkg/apis/meta/v1/{validation,conversion.go}` and `apiserver/pkg/registry/rest/delete.go`.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::{query, status_error::StatusError};
+use crate::{
+    query::{self, Query},
+    status_error::StatusError,
+};
 use fairgate_objects::{field_error::ApiFieldError, metadata};
+
+/// The options that the query of a deletion without a body says, as such a body would say them. `grace_period_seconds` is read before, since
+/// only that can be malformed.
+pub fn options_in_query(query: &Query, grace_period_seconds: Option<i64>) -> Map<String, Value> {
+    let mut options = Map::new();
+    if let Some(seconds) = grace_period_seconds {
+        options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
+    }
+    if let Some(orphan) = query.flag("orphanDependents") {
+        options.insert("orphanDependents".to_owned(), json!(orphan));
+    }
+    if let Some(policy) = query.first("propagationPolicy") {
+        options.insert("propagationPolicy".to_owned(), json!(policy));
+    }
+    let dry_run: Vec<&str> = query.all("dryRun").collect();
+    if !dry_run.is_empty() {
+        options.insert("dryRun".to_owned(), json!(dry_run));
+    }
+    let mut preconditions = Map::new();
+    for key in ["uid", "resourceVersion"] {
+        // An empty one is none.
+        if let Some(wanted) = query.first(key).filter(|wanted| !wanted.is_empty()) {
+            preconditions.insert(key.to_owned(), json!(wanted));
+        }
+    }
+    if !preconditions.is_empty() {
+        options.insert("preconditions".to_owned(), preconditions.into());
+    }
+    options
+}
 
 /// Checks the options themselves.
 ///

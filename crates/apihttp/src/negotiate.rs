@@ -126,27 +126,27 @@ pub fn output(
     if !routed(accept, produces) {
         return Err(no_route(produces));
     }
-    unrouted_output(accept, produces, query, user_agent)
+    first_accepted(accept, produces, query, user_agent, |_, _| true)
 }
 
-/// [`output`] for a custom resource, which is not behind the router, and which no object in protobuf describes.
+/// [`output`] for a custom resource, which is not behind the router, and which no object in protobuf describes. As in kube-apiserver, a
+/// clause that only protobuf meets is skipped, so that `application/vnd.kubernetes.protobuf,application/json` agrees on JSON.
 ///
 /// # Errors
 ///
 /// 406.
 pub fn custom_output(accept: &str, query: &Query, user_agent: &str) -> Result<Output, StatusError> {
-    let output = unrouted_output(accept, Produces::Objects, query, user_agent)?;
-    if output.media == Media::Protobuf && output.form.is_none() {
-        return Err(none_accepted());
-    }
-    Ok(output)
+    let can_write = |media, form: Option<_>| media != Media::Protobuf || form.is_some();
+    first_accepted(accept, Produces::Objects, query, user_agent, can_write)
 }
 
-fn unrouted_output(
+/// The format of the first clause that can be met, with a media type and a form that `can_write` allows.
+fn first_accepted(
     accept: &str,
     produces: Produces,
     query: &Query,
     user_agent: &str,
+    can_write: impl Fn(Media, Option<Representation>) -> bool,
 ) -> Result<Output, StatusError> {
     let human = is_pretty(query, user_agent);
     if accept.is_empty() {
@@ -157,7 +157,9 @@ fn unrouted_output(
     }
     for clause in clauses(accept) {
         for media in MEDIA {
-            if let Some((form, pretty)) = clause.accepts(media, produces) {
+            if let Some((form, pretty)) = clause.accepts(media, produces)
+                && can_write(media, form)
+            {
                 return Ok(Output {
                     media,
                     form,
@@ -354,6 +356,43 @@ mod tests {
             assert_eq!(agreed(accept, Produces::Objects), expected, "{accept}");
         }
         assert_eq!(agreed(table, Produces::Documents), Some((M::Json, None)));
+    }
+
+    #[test]
+    fn a_custom_resource_skips_clauses_that_only_protobuf_meets() {
+        use Media as M;
+        let partial =
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let cases = [
+            ("application/vnd.kubernetes.protobuf", None),
+            (
+                "application/vnd.kubernetes.protobuf,application/json",
+                Some((M::Json, None)),
+            ),
+            (
+                "application/json;q=0.5,application/vnd.kubernetes.protobuf",
+                Some((M::Json, None)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf, */*",
+                Some((M::Json, None)),
+            ),
+            (
+                "application/vnd.kubernetes.protobuf,application/yaml",
+                Some((M::Yaml, None)),
+            ),
+            ("application/*", Some((M::Json, None))),
+            (
+                partial,
+                Some((M::Protobuf, Some(Representation::Partial("v1")))),
+            ),
+            ("text/html", None),
+        ];
+        for (accept, expected) in cases {
+            let output = custom_output(accept, &Query::default(), "");
+            let agreed = output.ok().map(|output| (output.media, output.form));
+            assert_eq!(agreed, expected, "{accept}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The options of a request, as policies see them: `request.options` of writes, and the object of upgrades.
 
-use fairgate_apihttp::{list_parameters::ListParameters, query::Query, status_error::StatusError};
+use fairgate_apihttp::{
+    deletion_checks, list_parameters::ListParameters, query::Query, status_error::StatusError,
+};
 use fairgate_core::digest::RequestInfo;
 use fairgate_objects::codec::FieldValidation;
 use serde_json::{Map, Value, json};
@@ -98,31 +100,9 @@ impl QueryParameters {
 
     /// The options of a `DELETE` without a body.
     pub(crate) fn delete_options(&self) -> Value {
-        let mut options = Map::new();
         let seconds = self.0.first("gracePeriodSeconds");
-        if let Some(seconds) = seconds.and_then(|text| text.parse::<i64>().ok()) {
-            options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
-        }
-        if let Some(orphan) = self.0.flag("orphanDependents") {
-            options.insert("orphanDependents".to_owned(), json!(orphan));
-        }
-        if let Some(policy) = self.0.first("propagationPolicy") {
-            options.insert("propagationPolicy".to_owned(), json!(policy));
-        }
-        let dry_run: Vec<&str> = self.0.all("dryRun").collect();
-        if !dry_run.is_empty() {
-            options.insert("dryRun".to_owned(), json!(dry_run));
-        }
-        let mut preconditions = Map::new();
-        for key in ["uid", "resourceVersion"] {
-            if let Some(wanted) = self.0.first(key).filter(|wanted| !wanted.is_empty()) {
-                preconditions.insert(key.to_owned(), json!(wanted));
-            }
-        }
-        if !preconditions.is_empty() {
-            options.insert("preconditions".to_owned(), preconditions.into());
-        }
-        Value::Object(options)
+        let seconds = seconds.and_then(|text| text.parse().ok());
+        deletion_checks::options_in_query(&self.0, seconds).into()
     }
 
     /// The object of an upgrade, and its kind in `v1`: the options that its query describes.

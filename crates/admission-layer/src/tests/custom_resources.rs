@@ -1,6 +1,7 @@
 //! Custom resources: policies see what the server makes of nulls and of members that no schema has.
 
-use fairgate_admission::AdmissionMode;
+use bytes::Bytes;
+use fairgate_admission::{AdmissionDecision, AdmissionMode};
 use serde_json::{Value, json};
 
 use super::world::{World, policy};
@@ -348,5 +349,37 @@ fn a_selector_of_everything_is_a_change_of_a_network_policy() {
         }
         let patch = json!({"spec": {"ingress": [{"from": [all]}]}});
         assert_eq!(world.json("PATCH", path, &patch).await.code, 422);
+    });
+}
+
+/// Clients that read metadata prefer protobuf, and take JSON where there is none.
+#[test]
+fn a_deletion_is_denied_also_if_the_client_prefers_protobuf() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.store(DEFINITION, definition("1", &json!({})));
+        let path = format!("{WIDGETS}/w");
+        world.store(&path, widget(&json!({}), &json!({})));
+        let mut one = policy("p", "x.io widgets", "false");
+        one["spec"]["matchConstraints"]["resourceRules"][0]["operations"] = json!(["DELETE"]);
+        world.enforce(&[one]);
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        for (accept, code, decision) in [
+            (
+                format!("{protobuf},application/json"),
+                422,
+                AdmissionDecision::Denied,
+            ),
+            (protobuf.to_owned(), 406, AdmissionDecision::Failed),
+        ] {
+            let mut call = world.call("DELETE", &path, "", Bytes::new());
+            let headers = call.request.headers_mut();
+            headers.insert("accept", accept.parse().unwrap());
+            let got = world.send(call).await;
+            assert_eq!(got.code, code, "{accept}: {got:?}");
+            let record = world.records.all().pop().unwrap();
+            assert_eq!(record.decision, decision, "{accept}: {record:?}");
+        }
+        assert!(world.sent().is_empty());
     });
 }

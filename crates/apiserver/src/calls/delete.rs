@@ -154,16 +154,59 @@ mod tests {
     use super::*;
     use crate::test_api;
 
+    const PATH: &str = "/apis/policy/v1/namespaces/a/poddisruptionbudgets/web";
+
+    fn budget(finalizers: &Value) -> Value {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "a", "finalizers": finalizers},
+            "spec": {"minAvailable": 1},
+        })
+    }
+
+    fn deletion(query: &str) -> ApiRequest {
+        ApiRequest {
+            method: Method::DELETE,
+            path: PATH.to_owned(),
+            query: query.to_owned(),
+            headers: HeaderMap::new(),
+            body: Some(bytes::Bytes::new()),
+            caller: Caller::Client { impersonator: None },
+            audit_id: None,
+            digest: Arc::new(RequestDigest {
+                info: RequestInfo::parse("DELETE", PATH, Some(query)).unwrap(),
+                user: Arc::new(User::new("alice", [User::AUTHENTICATED])),
+            }),
+        }
+    }
+
+    #[tokio::test]
+    async fn empty_preconditions_in_the_query_are_none() {
+        let clock = Clock::system();
+        let store = test_api::store(&clock);
+        let key = format!("{}a/web", POD_DISRUPTION_BUDGET.key_prefix());
+        let value = Some(budget(&json!([])).to_string().into());
+        let written = store.write(&key, Precondition::Absent, value).await;
+        written.unwrap();
+        let responses = ResponseMemory::new(64 << 20);
+        let kinds = vec![&POD_DISRUPTION_BUDGET];
+        let hosted = test_api::hosted(&store, kinds, clock, responses);
+        for (query, status) in [
+            ("uid=x", StatusCode::CONFLICT),
+            ("uid=&resourceVersion=1", StatusCode::CONFLICT),
+            ("uid=&resourceVersion=", StatusCode::OK),
+        ] {
+            let response = hosted.serve(&deletion(query)).await;
+            assert_eq!(response.status, status, "{query}");
+        }
+    }
+
     #[tokio::test]
     async fn an_object_with_finalizers_is_marked_on_a_full_disk() {
         let clock = Clock::system();
         let store = test_api::store(&clock);
         let key = format!("{}a/web", POD_DISRUPTION_BUDGET.key_prefix());
-        let budget = json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": "web", "namespace": "a", "finalizers": ["a.example/b"]},
-            "spec": {"minAvailable": 1},
-        });
+        let budget = budget(&json!(["a.example/b"]));
         let value = Some(budget.to_string().into());
         let written = store.write(&key, Precondition::Absent, value).await;
         written.unwrap();
@@ -171,21 +214,7 @@ mod tests {
         let responses = ResponseMemory::new(64 << 20);
         let kinds = vec![&POD_DISRUPTION_BUDGET];
         let hosted = test_api::hosted(&store, kinds, clock, responses);
-        let path = "/apis/policy/v1/namespaces/a/poddisruptionbudgets/web";
-        let info = RequestInfo::parse("DELETE", path, None).unwrap();
-        let request = ApiRequest {
-            method: Method::DELETE,
-            path: path.to_owned(),
-            query: String::new(),
-            headers: HeaderMap::new(),
-            body: Some(bytes::Bytes::new()),
-            caller: Caller::Client { impersonator: None },
-            audit_id: None,
-            digest: Arc::new(RequestDigest {
-                info,
-                user: Arc::new(User::new("alice", [User::AUTHENTICATED])),
-            }),
-        };
+        let request = deletion("");
         for _ in 0..2 {
             assert_eq!(hosted.serve(&request).await.status, StatusCode::OK);
         }

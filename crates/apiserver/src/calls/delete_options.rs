@@ -1,6 +1,6 @@
 //! Delete options: from the body of a request, or from its query if the body is empty.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{CallContext, StatusError};
 use fairgate_apihttp::{content_type, deletion_checks, negotiate::Media};
@@ -37,26 +37,8 @@ impl CallContext<'_> {
 
     /// The query as an equivalent `DeleteOptions` body.
     fn options_in_query(&self) -> Result<Value, StatusError> {
-        let mut value = json!({});
-        if let Some(seconds) = self.query.number("gracePeriodSeconds")? {
-            value["gracePeriodSeconds"] = json!(seconds);
-        }
-        if let Some(orphan) = self.query.flag("orphanDependents") {
-            value["orphanDependents"] = json!(orphan);
-        }
-        if let Some(policy) = self.query.first("propagationPolicy") {
-            value["propagationPolicy"] = json!(policy);
-        }
-        let dry_run: Vec<&str> = self.query.all("dryRun").collect();
-        if !dry_run.is_empty() {
-            value["dryRun"] = json!(dry_run);
-        }
-        for key in ["uid", "resourceVersion"] {
-            if let Some(wanted) = self.query.first(key) {
-                value["preconditions"][key] = json!(wanted);
-            }
-        }
-        Ok(value)
+        let seconds = self.query.number("gracePeriodSeconds")?;
+        Ok(deletion_checks::options_in_query(self.query, seconds).into())
     }
 }
 

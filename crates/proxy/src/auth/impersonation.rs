@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 
 use http::HeaderMap;
 
-use super::extra_key;
+use super::{
+    extra_key,
+    upstream::{SERVICE_ACCOUNTS, service_account_namespace},
+};
 use fairgate_core::digest::User;
 
 const USER: &str = "impersonate-user";
@@ -91,15 +94,15 @@ fn impersonated_user(headers: &HeaderMap) -> Result<User, ImpersonationError> {
     Ok(user)
 }
 
-/// Adds the groups that a user of this name always has.
+/// Adds the groups that a user of this name always has. A service account has those of service accounts only if no group is given.
 fn add_groups(user: &mut User) {
     if user.groups.is_empty()
-        && let Some(account) = user.name.strip_prefix("system:serviceaccount:")
-        && let Some((namespace, _)) = account.split_once(':')
+        && let Some(namespace) = service_account_namespace(&user.name)
     {
-        user.groups.push("system:serviceaccounts".to_owned());
-        user.groups
-            .push(format!("system:serviceaccounts:{namespace}"));
+        user.groups = vec![
+            SERVICE_ACCOUNTS.to_owned(),
+            format!("{SERVICE_ACCOUNTS}:{namespace}"),
+        ];
     }
     let added = if user.name == User::ANONYMOUS {
         User::UNAUTHENTICATED
@@ -157,6 +160,15 @@ mod tests {
                 User::AUTHENTICATED
             ]
         );
+        // Not the names of service accounts.
+        for name in [
+            "system:serviceaccount:ns:a:b",
+            "system:serviceaccount:NS:a",
+            "system:serviceaccount:ns:",
+            "system:serviceaccount::a",
+        ] {
+            assert_eq!(groups(name), [User::AUTHENTICATED], "{name}");
+        }
         assert_eq!(groups(User::ANONYMOUS), [User::UNAUTHENTICATED]);
         let mut headers = headers(&[(USER, User::ANONYMOUS), (GROUP, User::AUTHENTICATED)]);
         let user = take(&mut headers, &root()).unwrap().unwrap();

@@ -212,13 +212,14 @@ fn groups_to_impersonate(user: &User) -> Vec<&str> {
 
 /// What the names of nodes begin with.
 const NODE: &str = "system:node:";
-const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+/// The group of all service accounts. With a colon and a namespace, that of the accounts in it.
+pub(super) const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 
 /// The namespace in the name of a service account; `None` if the name is not of that form.
-fn service_account_namespace(name: &str) -> Option<&str> {
-    let (namespace, account) = name
-        .strip_prefix("system:serviceaccount:")?
-        .split_once(':')?;
+///
+/// Source: Kubernetes `apiserver/pkg/authentication/serviceaccount/util.go` (`SplitUsername`).
+pub(super) fn service_account_namespace(name: &str) -> Option<&str> {
+    let (namespace, account) = name.strip_prefix(User::ACCOUNT_PREFIX)?.split_once(':')?;
     (is_label(namespace.as_bytes()) && is_subdomain(account.as_bytes())).then_some(namespace)
 }
 
