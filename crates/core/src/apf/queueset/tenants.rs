@@ -1,7 +1,7 @@
 //! Who the flows of a level belong to, and what they weigh for that.
 //!
 //! Each active flow has an *owner*: the tenant whose requests it holds, or among several the one that owns the fewest
-//! flows when it comes. A tenant that owns at most `allowance` flows has flows of weight 1; if it owns n more, they
+//! flows when it comes, or when the last request of the owner leaves. A tenant that owns at most `allowance` flows has flows of weight 1; if it owns n more, they
 //! share that allowance evenly, so they weigh `allowance / n` each. So a tenant's flows weigh together what they are, at
 //! most `allowance`, and all flows of the level together an exact whole number, whatever the names that arrive (but for what is elsewhere,
 //! see below).
