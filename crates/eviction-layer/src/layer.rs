@@ -212,8 +212,11 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        // A reply is long, and is written once if nobody looks at it: nearly all are not counted.
+        if this.counted.0.is_none() {
+            return this.reply.poll(cx);
+        }
         let polled = this.reply.poll(cx);
-        // By reference: a reply is long, and nearly all are not counted.
         if let Poll::Ready(result) = &polled {
             this.counted.end(result);
         }
