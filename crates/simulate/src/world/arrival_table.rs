@@ -172,6 +172,11 @@ impl ArrivalRow {
         }
     }
 
+    /// Whether there are bounds for any client.
+    pub fn judges_anybody(&self) -> bool {
+        self.judged().next().is_some()
+    }
+
     fn judged(&self) -> impl Iterator<Item = &ClientComparison> {
         let clients = self.worlds.iter().flat_map(|world| &world.clients);
         clients.filter(|client| client.judged)

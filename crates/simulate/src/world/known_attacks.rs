@@ -47,10 +47,13 @@ pub enum Weakness {
 }
 
 impl KnownAttack {
-    /// What every client gets in the world, beside what is wrong with that, a line each. `tenant_weight` is what the flows of
-    /// one tenant weigh together at most in the ideal.
-    pub fn figures(&self, tenant_weight: f64) -> String {
-        let played = ComparedWorld::play(&self.world, 0, tenant_weight, 1);
+    /// Plays the world. `tenant_weight` is what the flows of one tenant weigh together at most in the ideal.
+    pub fn play(&self, tenant_weight: f64) -> ComparedWorld {
+        ComparedWorld::play(&self.world, 0, tenant_weight, 1)
+    }
+
+    /// What every client got in the world, beside what is wrong with that, a line each.
+    pub fn figures(&self, played: &ComparedWorld) -> String {
         let [original, ours] = played.idle.map(|idle| idle * 100.0);
         let heading = format!(
             "{:?}: {}; idle {original:.1} {ours:.1} %",
@@ -60,7 +63,7 @@ impl KnownAttack {
             let mark = if client.flow == self.victim { '*' } else { ' ' };
             format!(" {mark}{}", ClientLine(client))
         });
-        let faults = self.faults(&played).into_iter();
+        let faults = self.faults(played).into_iter();
         let faults = faults.map(|fault| format!("  fault: {fault}"));
         let lines: Vec<String> = iter::once(heading).chain(clients).chain(faults).collect();
         lines.join("\n")
