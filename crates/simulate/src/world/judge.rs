@@ -52,6 +52,42 @@ pub struct ClientComparison {
     pub mean_service: f64,
 }
 
+/// The part of a harm that must remain with a client before everybody else, for the harm to count as unavoidable.
+const REMAINS: f64 = 0.8;
+
+/// How much of a harm to a client remains if it goes before everybody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnavoidablePart {
+    /// It is then no worse off than it may be.
+    None,
+    /// It is then worse off than it may be, too, but much less, or not in each way.
+    Part,
+    /// Nearly all of it.
+    Whole,
+}
+
+impl UnavoidablePart {
+    /// The part of the harm that was `found` which `remains`, each kind of harm in its bounds. Each counts for itself: missing
+    /// seats do not excuse long waits.
+    pub(super) fn of<const KINDS: usize>(found: [f64; KINDS], remains: [f64; KINDS]) -> Self {
+        let kinds = found.into_iter().zip(remains);
+        let mut part = None;
+        for (found, remains) in kinds.filter(|(found, _)| *found > 1.0) {
+            let this = match remains {
+                _ if remains <= 1.0 => Self::None,
+                _ if remains < REMAINS * found => Self::Part,
+                _ => Self::Whole,
+            };
+            part = match part {
+                None => Some(this),
+                Some(before) if before == this => Some(this),
+                Some(_) => Some(Self::Part),
+            };
+        }
+        part.unwrap_or(Self::None)
+    }
+}
+
 impl ClientComparison {
     /// The wait that is longest for its bound, divided by that bound: above 1 it is beyond it. The mean has no bound if the client is
     /// not within its share.
@@ -97,6 +133,24 @@ impl ClientComparison {
     /// Whether it is worse off than it may be, in one way or the other.
     pub fn is_worse_off(&self) -> bool {
         self.waits_too_long() || self.gets_too_little()
+    }
+
+    /// In which ways it is worse off than it may be, in bounds: a way is one if it is above 1.
+    fn excesses(&self) -> [f64; 2] {
+        if !self.judged {
+            return [0.0; 2];
+        }
+        let missing = if self.within_share {
+            (1.0 - self.share_ratio()) / (1.0 - LEAST_SHARE)
+        } else {
+            0.0
+        };
+        [self.wait_excess(), missing]
+    }
+
+    /// How much of the harm to it remains with `preferred`: what it gets if it goes before everybody else.
+    pub fn unavoidable_part(&self, preferred: &Self) -> UnavoidablePart {
+        UnavoidablePart::of(self.excesses(), preferred.excesses())
     }
 
     /// What it got under Compatible and, instead of what it got under Improved, from a server that divides seats at each moment.
@@ -271,6 +325,28 @@ mod tests {
         assert_eq!(one, (true, false));
         assert_eq!([two, many], [(false, false); 2]);
         assert_eq!(thinks, (true, true));
+    }
+
+    #[test]
+    fn what_remains_for_a_preferred_client_excuses_neither_much_more_harm_nor_another_one() {
+        let with = |p99, seats| ClientComparison {
+            p99: [0.1, p99],
+            seats: [1.0, seats],
+            ..client()
+        };
+        // The bound of the wait is 0.13 s.
+        let late = with(0.65, 1.0);
+        let part = |preferred| late.unavoidable_part(&preferred);
+        assert_eq!(part(with(0.6, 1.0)), UnavoidablePart::Whole);
+        assert_eq!(part(with(0.2, 1.0)), UnavoidablePart::Part);
+        assert_eq!(part(with(0.12, 1.0)), UnavoidablePart::None);
+        // It gets less than it may then, but does not wait.
+        assert_eq!(part(with(0.1, 0.5)), UnavoidablePart::None);
+        let late_and_little = with(0.65, 0.5);
+        let only_late = late_and_little.unavoidable_part(&late);
+        assert_eq!(only_late, UnavoidablePart::Part);
+        let fine = with(0.1, 1.0);
+        assert_eq!(fine.unavoidable_part(&late), UnavoidablePart::None);
     }
 
     #[test]
