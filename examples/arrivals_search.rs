@@ -114,13 +114,14 @@ fn search(options: &Options) -> Vec<Find> {
 
 fn print_find(find: &Find) {
     println!(
-        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2}), unavoidable {:.2}{}, ideal server {:.2}",
+        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2}, refusals {:.2}), unavoidable {:.2}{}, ideal server {:.2}",
         find.number,
         find.attack.victim.name(),
         find.searched.worst(),
         find.confirmed.worst(),
         find.confirmed.waits,
         find.confirmed.share,
+        find.confirmed.refusals,
         find.unavoidable.worst(),
         match find.unavoidable_part() {
             UnavoidablePart::Part => " (in part)",

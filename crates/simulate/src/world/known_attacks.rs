@@ -76,9 +76,10 @@ impl KnownAttack {
         let mut faults = Vec::new();
         for client in played.exceptions() {
             let (wait, share) = (client.wait_excess(), client.share_ratio());
+            let [before, refused] = client.refused;
             let who = &client.name;
             faults.push(format!(
-                "{name}: {who} waits {wait:.2} times as long as it may, and gets {share:.3} of the original's seats"
+                "{name}: {who} waits {wait:.2} times as long as it may, gets {share:.3} of the original's seats, and is refused {refused} times instead of {before}"
             ));
         }
         let victim = &played.clients[self.victim];

@@ -101,6 +101,8 @@ pub struct Harm {
     /// The part that it misses of the seats that it got with the original, or of those of the ideal if these are fewer, divided
     /// by the greatest part that it may miss; 0 if it is not within its share.
     pub share: f64,
+    /// The part of its requests that is refused beyond that with the original, divided by the greatest that it may be.
+    pub refusals: f64,
 }
 
 impl Harm {
@@ -118,6 +120,7 @@ impl Harm {
         Self {
             waits: client.wait_excess(),
             share: missing / (1.0 - LEAST_SHARE),
+            refusals: client.refusal_excess(),
         }
     }
 
@@ -163,8 +166,8 @@ impl Harm {
         self.kinds().into_iter().fold(0.0, f64::max)
     }
 
-    fn kinds(self) -> [f64; 2] {
-        [self.waits, self.share]
+    fn kinds(self) -> [f64; 3] {
+        [self.waits, self.share, self.refusals]
     }
 }
 
