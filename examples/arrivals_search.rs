@@ -7,7 +7,7 @@
 //! Hill climbing over what one to three attackers do to six kinds of clients, with two runs for each evaluation: one with the
 //! original's rule and one with `Improved`. A find is confirmed in longer worlds with other seeds. Harm is in bounds: above 1
 //! the client is worse off than it may be. A find is played once more with the client before everybody else: what it suffers then is
-//! unavoidable. It is played with an ideal server, too, which divides seats at each moment: a find is unexplained if it is avoidable and
+//! unavoidable, if it is of the same kind and at least four fifths of the harm; otherwise the find says "in part". It is played with an ideal server, too, which divides seats at each moment: a find is unexplained if it is avoidable and
 //! does no harm there. Requests are as wide as the gateway estimates at most, or with `--any-width` as wide as the
 //! level. `--one-name` leaves each attacker one name. `--simplify` leaves out of each find what it does not
 //! need to do harm. `--climb N` is the number of evaluations from one random attack on, `--worst N` how many
@@ -28,6 +28,7 @@ use std::{
 
 use fairgate_simulate::world::{
     arrival_table::{ClientLine, ComparedWorld},
+    judge::UnavoidablePart,
     search::{Find, SearchOptions, Victim, climb},
 };
 
@@ -113,14 +114,19 @@ fn search(options: &Options) -> Vec<Find> {
 
 fn print_find(find: &Find) {
     println!(
-        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2}), unavoidable {:.2}, ideal server {:.2}",
+        "climb {:>5}: {:<34} harm {:>8.2}, confirmed {:>8.2} (waits {:.2}, share {:.2}, refusals {:.2}), unavoidable {:.2}{}, ideal server {:.2}",
         find.number,
         find.attack.victim.name(),
         find.searched.worst(),
         find.confirmed.worst(),
         find.confirmed.waits,
         find.confirmed.share,
+        find.confirmed.refusals,
         find.unavoidable.worst(),
+        match find.unavoidable_part() {
+            UnavoidablePart::Part => " (in part)",
+            UnavoidablePart::None | UnavoidablePart::Whole => "",
+        },
         find.fluid.worst(),
     );
 }

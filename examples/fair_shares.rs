@@ -13,7 +13,8 @@
 //! `--tenant-weight C` is what the flows of one tenant weigh together at most there, in the core and in the ideal. `--known-attacks` plays the worlds in which a
 //! rule went wrong once, `--suggested` worlds of Kubernetes' suggested FlowSchemas with several weights of tenants.
 //!
-//! `--check` fails if a requirement is not met (`table::TableRow::faults`), `--kind NAME` plays one kind alone, and `--each`
+//! `--check` fails if a requirement is not met (`table::TableRow::faults`, `KnownAttack::faults`, with `--arrivals` that nobody is
+//! worse off), or if nothing was judged, as with `--suggested`; `--kind NAME` plays one kind alone, and `--each`
 //! prints every world, its flows and what they got.
 
 use std::{env, process::ExitCode, str::FromStr, thread};
@@ -86,7 +87,19 @@ fn options() -> Result<Options, String> {
             }
         }
     }
-    Ok(options)
+    match &options.kind {
+        Some(kind) if !is_kind(kind, options.arrivals) => Err(format!(
+            "{kind}: no kind has this name; the first column of the table has the names"
+        )),
+        _ => Ok(options),
+    }
+}
+
+/// Whether a kind of worlds that can be played has this name; those in which arrivals change need `--arrivals`.
+fn is_kind(name: &str, arrivals: bool) -> bool {
+    let changing = ArrivalKind::ALL.map(ArrivalKind::name);
+    WorldKind::ALL.iter().any(|kind| kind.name() == name)
+        || arrivals && (changing.contains(&name) || name == lenders::NAME)
 }
 
 fn number<N: FromStr>(text: &str) -> Result<N, String> {
@@ -121,10 +134,11 @@ where
     one
 }
 
-/// Plays worlds in which arrivals change; fails if somebody is worse off than he may be and that is checked.
-fn arrivals(options: &Options) -> ExitCode {
+/// Plays worlds in which arrivals change. Somebody who is worse off than he may be is a fault, and so is that nobody is judged.
+fn arrivals(options: &Options) -> Vec<String> {
     println!("{}", arrival_table::HEADING);
     let mut exceptions = Vec::new();
+    let mut any_judged = false;
     let (seed, tenant_weight) = (options.seed, options.tenant_weight);
     let ideal_weight = f64::from(tenant_weight);
     let with_weight = move |mut world: World| {
@@ -139,6 +153,7 @@ fn arrivals(options: &Options) -> ExitCode {
     let is_asked_for = |name| options.kind.as_deref().is_none_or(|asked| asked == name);
     let mut show = |row: ArrivalRow| {
         println!("{row}");
+        any_judged |= row.judges_anybody();
         exceptions.extend(row.exceptions());
     };
     for kind in ArrivalKind::ALL {
@@ -167,10 +182,56 @@ fn arrivals(options: &Options) -> ExitCode {
     }
     println!("\nWorse off than with the original (under Compatible, under Improved):");
     println!("{}", exceptions.join("\n"));
-    if options.check && !exceptions.is_empty() {
-        return ExitCode::FAILURE;
+    if !any_judged {
+        exceptions.push("no client was judged".to_owned());
     }
-    ExitCode::SUCCESS
+    exceptions
+}
+
+/// Plays the worlds in which a rule went wrong once.
+fn attacks(options: &Options) -> Vec<String> {
+    let weight = f64::from(options.tenant_weight);
+    let mut faults = Vec::new();
+    for mut attack in known_attacks() {
+        attack.world.level.tenant_weight = options.tenant_weight;
+        let played = attack.play(weight);
+        println!("{}", attack.figures(&played));
+        faults.extend(attack.faults(&played));
+    }
+    faults
+}
+
+/// Plays the worlds of the suggested FlowSchemas, about which nothing is required.
+fn suggestions() -> Vec<String> {
+    println!("{}", suggested::heading());
+    for world in suggested_worlds() {
+        println!("{}", suggested::figures(&world));
+    }
+    vec![
+        "--suggested: nothing is required of these worlds, so --check has nothing to judge"
+            .to_owned(),
+    ]
+}
+
+/// Plays worlds in which arrivals do not change.
+fn table(options: &Options) -> Vec<String> {
+    println!("{HEADING}");
+    let is_asked_for = |kind: &WorldKind| {
+        options
+            .kind
+            .as_deref()
+            .is_none_or(|name| name == kind.name())
+    };
+    let kinds = WorldKind::ALL.into_iter().filter(is_asked_for);
+    let faults = kinds.flat_map(|kind| {
+        if options.each {
+            print_each(kind, options);
+        }
+        let row = play(kind, options);
+        println!("{row}");
+        row.faults()
+    });
+    faults.collect()
 }
 
 fn print_each(kind: WorldKind, options: &Options) {
@@ -218,40 +279,15 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if options.known_attacks {
-        for mut attack in known_attacks() {
-            attack.world.level.tenant_weight = options.tenant_weight;
-            println!("{}", attack.figures(options.tenant_weight.into()));
-        }
-        return ExitCode::SUCCESS;
-    }
-    if options.suggested {
-        println!("{}", suggested::heading());
-        for world in suggested_worlds() {
-            println!("{}", suggested::figures(&world));
-        }
-        return ExitCode::SUCCESS;
-    }
-    if options.arrivals {
-        return arrivals(&options);
-    }
-    println!("{HEADING}");
-    let mut faults = Vec::new();
-    for kind in WorldKind::ALL {
-        if options
-            .kind
-            .as_deref()
-            .is_some_and(|name| name != kind.name())
-        {
-            continue;
-        }
-        if options.each {
-            print_each(kind, &options);
-        }
-        let row = play(kind, &options);
-        println!("{row}");
-        faults.extend(row.faults());
-    }
+    let faults = if options.known_attacks {
+        attacks(&options)
+    } else if options.suggested {
+        suggestions()
+    } else if options.arrivals {
+        arrivals(&options)
+    } else {
+        table(&options)
+    };
     if options.check && !faults.is_empty() {
         eprintln!("{}", faults.join("\n"));
         return ExitCode::FAILURE;

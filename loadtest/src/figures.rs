@@ -112,7 +112,8 @@ pub(crate) fn value(clients: &[ClientFigures], who: Option<&str>, measure: Measu
         .value(measure)
 }
 
-/// The medians over slices that have the same clients in the same order. Counts are sums, so that no error is lost.
+/// The medians over slices that have the same clients in the same order. Counts are sums, so that no error is lost. A slice
+/// without a request of a client that has some in others counts as infinitely long: its latency is not known, and not 0.
 pub(crate) fn medians(slices: &[Vec<ClientFigures>]) -> Vec<ClientFigures> {
     let Some(first) = slices.first() else {
         return Vec::new();
@@ -123,9 +124,17 @@ pub(crate) fn medians(slices: &[Vec<ClientFigures>]) -> Vec<ClientFigures> {
         let mid =
             |of: fn(&ClientFigures) -> f64| median(all.iter().map(|figures| of(figures)).collect());
         let sum = |of: fn(&ClientFigures) -> u64| all.iter().map(|figures| of(figures)).sum();
+        let requests: u64 = sum(|f| f.requests);
+        let latency = |of: fn(&LatencyFigures) -> f64| {
+            let known = all.iter().map(|figures| match figures.requests {
+                0 if requests > 0 => f64::INFINITY,
+                _ => of(&figures.latency),
+            });
+            median(known.collect())
+        };
         ClientFigures {
             name: client.name.clone(),
-            requests: sum(|f| f.requests),
+            requests,
             ok: sum(|f| f.ok),
             refused: sum(|f| f.refused),
             errors: sum(|f| f.errors),
@@ -134,11 +143,11 @@ pub(crate) fn medians(slices: &[Vec<ClientFigures>]) -> Vec<ClientFigures> {
             events: sum(|f| f.events),
             rate: mid(|f| f.rate),
             latency: LatencyFigures {
-                p50: mid(|f| f.latency.p50),
-                p90: mid(|f| f.latency.p90),
-                p99: mid(|f| f.latency.p99),
-                p999: mid(|f| f.latency.p999),
-                max: mid(|f| f.latency.max),
+                p50: latency(|l| l.p50),
+                p90: latency(|l| l.p90),
+                p99: latency(|l| l.p99),
+                p999: latency(|l| l.p999),
+                max: latency(|l| l.max),
             },
             share: mid(|f| f.share),
             ideal_share: mid(|f| f.ideal_share),
@@ -195,6 +204,22 @@ mod tests {
         let merged = medians(&slices);
         assert!((merged[0].latency.p99 - 2.0).abs() < 1e-9);
         assert_eq!((merged[0].errors, merged[0].ok), (1, 30));
+    }
+
+    #[test]
+    fn a_round_without_a_request_is_not_a_fast_one() {
+        let silent = || {
+            vec![ClientFigures {
+                name: "a".to_owned(),
+                ..ClientFigures::default()
+            }]
+        };
+        let served = || vec![client("a", 1.0, 0)];
+        let p99 = |slices: &[Vec<ClientFigures>]| value(&medians(slices), None, Measure::P99);
+        let mostly_silent = p99(&[silent(), silent(), served()]).unwrap();
+        assert!(!mostly_silent.is_finite(), "{mostly_silent}");
+        assert_eq!(p99(&[silent(), served(), served()]), Some(1.0));
+        assert_eq!(p99(&[silent(), silent()]), None);
     }
 
     #[test]

@@ -28,7 +28,11 @@ pub(crate) const IGNORED: &[&str] = &[
     "clients[].requests[].object",
     "clients[].retryAfter",
     "clients[].stops",
-    "events",
+    "events[].at",
+    "events[].slowdown",
+    "events[].upstream",
+    "events[].server",
+    "events[].gateway",
     "upstream.servers",
     "upstream.degradation",
     "upstream.maxInFlight",
@@ -48,8 +52,15 @@ pub(crate) fn remarks(
     scenario: &Scenario,
     keys: &BTreeSet<String>,
 ) -> Result<Vec<String>, Vec<Finding>> {
-    let policy = policy_objects::compile(scenario, &scenario.policy)?;
+    let policy = policy_objects::compile(scenario, scenario.lasting_policy())?;
     let mut remarks = Vec::new();
+    if keys.contains("events[].policy") {
+        remarks.push(
+            "the policy does not change: the one that is in force for the longest part of the measured time counts from \
+             the beginning"
+                .to_owned(),
+        );
+    }
     for client in &scenario.clients {
         let of_client = client_remarks(scenario, &policy, client).into_iter();
         remarks.extend(of_client.map(|remark| format!("{}: {remark}", client.name)));
@@ -86,8 +97,7 @@ fn is_below(key: &str, parent: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// What is different about one client: in virtual time it has one level, one kind of request, and one flow or one for each
-/// user.
+/// What is different about one client: in virtual time it has one level, one kind of request, and each user one flow.
 fn client_remarks(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> Vec<String> {
     let mut remarks = Vec::new();
     let first = &client.requests[0];
@@ -98,8 +108,10 @@ fn client_remarks(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> 
             level.name
         ));
     }
-    if policy::flow_namespaces(policy, client).len() > 1 {
-        remarks.push("all its requests count for the namespace of the first one".to_owned());
+    if let Some(difference) = policy::flow_difference(policy, client) {
+        remarks.push(format!(
+            "all its requests count for the {difference} of the first one"
+        ));
     }
     let kinds: BTreeSet<_> = client
         .requests

@@ -130,7 +130,7 @@ pub(crate) async fn measure(
     alone_for: impl Fn(usize) -> bool,
     progress: &mut ProgressLine,
 ) -> anyhow::Result<Vec<Measurement>> {
-    let compiled = policy_objects::compile(scenario, &scenario.policy);
+    let compiled = policy_objects::compile(scenario, scenario.lasting_policy());
     let compiled =
         compiled.map_err(|findings| anyhow::anyhow!("the policy is invalid: {findings:?}"))?;
     // What requests cost, and the ideal, are computed once, so that all contenders are measured by the same.

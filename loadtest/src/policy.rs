@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use crate::scenario::{ClientSpec, RequestSpec, Scenario};
 use fairgate_core::{
     apf::{
-        LevelIndex, Policy, Seats,
+        Flow, LevelIndex, Policy, Seats,
         borrowing::LevelLimits,
-        policy::{Distinguisher, LevelKind, LevelSpec},
+        policy::{LevelKind, LevelSpec},
         work::{EstimatorSettings, ObjectStats},
     },
     digest::{RequestDigest, User},
@@ -48,30 +48,45 @@ fn digest_of(client: &ClientSpec, name: String, request: &RequestSpec) -> Reques
     }
 }
 
-/// The names of the namespaces that tell the requests of `client` apart; empty if the policy tells them apart by user, or not
-/// at all.
-pub(crate) fn flow_namespaces<'a>(policy: &Policy, client: &'a ClientSpec) -> BTreeSet<&'a [u8]> {
-    let schema = policy.classify(&digest(client, &client.requests[0])).schema;
-    match policy.schema(schema).distinguisher {
-        Some(Distinguisher::ByNamespace) => client
-            .requests
-            .iter()
-            .map(|request| request.info.namespace())
-            .collect(),
-        _ => BTreeSet::new(),
-    }
+/// What the gateway takes the first request of each user of `client` for, in the order of its users: the hashes of the flow
+/// and of the tenant are those of the gateway.
+pub(crate) fn flows_of(policy: &Policy, client: &ClientSpec) -> Vec<Flow> {
+    let users = (1..).zip(client.user_names());
+    let flow = |(number, name)| flow_of(policy, client, (number, name), &client.requests[0]);
+    users.map(flow).collect()
 }
 
-/// The number of flows of the users of `client`: one for each user, or one for all if the policy does not tell them apart
-/// by user and their requests name one namespace.
-pub(crate) fn flows_of(policy: &Policy, client: &ClientSpec) -> u32 {
-    let request = &client.requests[0];
-    let schema = policy.classify(&digest(client, request)).schema;
-    match policy.schema(schema).distinguisher {
-        Some(Distinguisher::ByUser) => client.users,
-        Some(Distinguisher::ByNamespace) if request.target.contains("{user}") => client.users,
-        _ => 1,
+/// What the gateway takes a request of the user with this number, from 1, and this name for.
+fn flow_of(
+    policy: &Policy,
+    client: &ClientSpec,
+    (number, name): (u32, String),
+    request: &RequestSpec,
+) -> Flow {
+    policy.classify(&RequestDigest {
+        info: request.info_of(number),
+        user: Arc::new(User::new(name, groups(client))),
+    })
+}
+
+/// In what the requests of a user of `client` differ, so that the gateway takes them for several flows of one level.
+pub(crate) fn flow_difference(policy: &Policy, client: &ClientSpec) -> Option<&'static str> {
+    let mut of_namespace = false;
+    for (number, name) in (1..).zip(client.user_names()) {
+        let flow = |request| flow_of(policy, client, (number, name.clone()), request);
+        let first = flow(&client.requests[0]);
+        for request in &client.requests[1..] {
+            let other = flow(request);
+            if other.level != first.level || other.hash == first.hash {
+                continue;
+            }
+            if other.schema != first.schema {
+                return Some("FlowSchema");
+            }
+            of_namespace = true;
+        }
     }
+    of_namespace.then_some("namespace")
 }
 
 /// The limits of a level.

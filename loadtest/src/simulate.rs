@@ -34,8 +34,8 @@ use fairgate_core::{
     finding::Finding,
 };
 use fairgate_simulate::world::{
-    Arrivals, FlowReport, FlowSpec, LevelShape, Service, ServiceDistribution, World, WorldReport,
-    run_fifo, run_lending,
+    Arrivals, FlowReport, FlowSpec, LevelShape, Service, ServiceDistribution, Tenant, World,
+    WorldReport, run_fifo, run_lending,
 };
 
 /// Seats of a level that has no limit.
@@ -47,7 +47,10 @@ const UNLIMITED: Seats = 100_000;
 ///
 /// The findings about the policy.
 pub(crate) fn play(scenario: &Scenario) -> Result<Evidence, Vec<Finding>> {
-    let policy = Arc::new(policy_objects::compile(scenario, &scenario.policy)?);
+    let policy = Arc::new(policy_objects::compile(
+        scenario,
+        scenario.lasting_policy(),
+    )?);
     let everybody: Vec<&ClientSpec> = scenario.clients.iter().collect();
     let clients = with_fairness(scenario, &policy, &everybody);
     let alone = scenario
@@ -132,7 +135,7 @@ fn with_fairness(
         .collect();
     let mut figures = BTreeMap::new();
     for ((_, clients), report) in levels.iter().zip(run_lending(policy, &worlds)) {
-        figures.extend(collect(scenario, policy, clients, &report));
+        figures.extend(collect(scenario, clients, &report));
     }
     clients
         .iter()
@@ -155,7 +158,7 @@ fn without_fairness(
         tenant_weight: policy.settings().tenant_weight,
     };
     let report = run_fifo(&world(scenario, policy, clients, shape));
-    let mut figures = collect(scenario, policy, clients, &report);
+    let mut figures = collect(scenario, clients, &report);
     clients
         .iter()
         .filter_map(|client| figures.remove(&client.name))
@@ -197,14 +200,26 @@ fn world(
     clients: &[&ClientSpec],
     level: LevelShape,
 ) -> World {
-    let flows = clients.iter().flat_map(|client| {
+    let users = || clients.iter().flat_map(|c| policy::flows_of(policy, c));
+    let of_flow = counts(users().map(|flow| flow.hash));
+    let of_tenant = counts(users().map(|flow| flow.tenant));
+    let specs = clients.iter().flat_map(|client| {
         let spec = flow(scenario, policy, client);
-        let flows = policy::flows_of(policy, client) as usize;
-        let names = client.user_names().into_iter().take(flows);
+        let names = client.user_names().into_iter();
         names.map(move |name| FlowSpec {
             name,
             ..spec.clone()
         })
+    });
+    // Users of one flow, or of one tenant, have the name of its hash in common. No user is called so by chance.
+    let flows = specs.zip(users()).map(|(spec, flow)| FlowSpec {
+        shared_name: (of_flow[&flow.hash] > 1).then(|| format!("flow {:016x}", flow.hash)),
+        tenant: if of_tenant[&flow.tenant] > 1 {
+            Tenant::Named(format!("tenant {:016x}", flow.tenant))
+        } else {
+            Tenant::Own
+        },
+        ..spec
     });
     World {
         name: scenario.name.clone(),
@@ -216,15 +231,23 @@ fn world(
     }
 }
 
-/// One flow of `client`: a user, or all its users where the policy does not tell them apart.
+/// How often each of `values` occurs.
+fn counts(values: impl Iterator<Item = u64>) -> BTreeMap<u64, u32> {
+    let mut counts = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    counts
+}
+
+/// One user of `client`, whichever flow its requests belong to.
 fn flow(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> FlowSpec {
     let requests = || client.requests.iter();
     let widths = || requests().map(|request| policy::width(scenario, policy, client, request));
-    let merged = client.users / policy::flows_of(policy, client);
     let deadline = scenario.gateway.request_timeout / 4;
     let arrivals = match client.load {
         LoadSpec::Closed { threads, think } => Arrivals::Closed {
-            threads: threads.saturating_mul(merged),
+            threads,
             think_seconds: think.as_secs_f64() + mean_held(client) + mean_reading(scenario, client),
         },
         LoadSpec::Open(open) => {
@@ -232,7 +255,7 @@ fn flow(scenario: &Scenario, policy: &Policy, client: &ClientSpec) -> FlowSpec {
                 .burst
                 .map_or(0.0, |(size, every)| f64::from(size) / every.as_secs_f64());
             Arrivals::Open {
-                rate: (open.rate + bursts) * f64::from(merged),
+                rate: open.rate + bursts,
                 deadline_seconds: deadline.as_secs_f64(),
             }
         }
@@ -298,17 +321,13 @@ fn mean_reading(scenario: &Scenario, client: &ClientSpec) -> f64 {
 /// The figures of each client from those of its users.
 fn collect(
     scenario: &Scenario,
-    policy: &Policy,
     clients: &[&ClientSpec],
     report: &WorldReport,
 ) -> BTreeMap<String, ClientFigures> {
     let mut flows = report.flows.iter();
     let mut collected = BTreeMap::new();
     for client in clients {
-        let users: Vec<&FlowReport> = flows
-            .by_ref()
-            .take(policy::flows_of(policy, client) as usize)
-            .collect();
+        let users: Vec<&FlowReport> = flows.by_ref().take(client.users as usize).collect();
         let reading = mean_reading(scenario, client);
         let mut latencies: Vec<f64> = users
             .iter()
@@ -372,6 +391,63 @@ mod tests {
         };
         let judged = judge(&scenario.expect, &without);
         assert!(!holds(&judged), "{judged:?}");
+    }
+
+    /// The scenario of an elephant and mice with another way of telling flows apart.
+    fn told_apart(distinguisher: &str) -> Scenario {
+        let mut scenario = elephant_and_mice();
+        let schema = scenario
+            .policy
+            .iter_mut()
+            .find(|object| object["kind"] == "FlowSchema");
+        let spec = &mut schema.unwrap()["spec"];
+        spec["distinguisherMethod"] = match distinguisher {
+            "" => serde_json::Value::Null,
+            method => serde_json::json!({"type": method}),
+        };
+        scenario
+    }
+
+    #[test]
+    fn a_mouse_waits_behind_an_elephant_from_which_the_policy_does_not_tell_it_apart() {
+        // Neither by user nor at all; and by namespace where both are in one.
+        for distinguisher in ["", "ByNamespace"] {
+            let scenario = told_apart(distinguisher);
+            let judged = judge(&scenario.expect, &play(&scenario).unwrap());
+            let mouse = judged.iter().filter(|j| j.expectation.starts_with("mouse"));
+            assert!(!holds(&mouse.cloned().collect::<Vec<_>>()), "{judged:?}");
+        }
+    }
+
+    #[test]
+    fn clients_in_one_namespace_have_the_share_of_one_flow_by_namespace() {
+        let mut scenario = told_apart("ByNamespace");
+        let elephant = scenario.clients[0].clone();
+        let clients = [("a", "one"), ("b", "one"), ("c", "two")];
+        scenario.clients = clients
+            .map(|(name, namespace)| {
+                let mut client = elephant.clone();
+                client.name = name.to_owned();
+                client.load = LoadSpec::Closed {
+                    threads: 20,
+                    think: Duration::ZERO,
+                };
+                client.requests[0].target = format!("/api/v1/namespaces/{namespace}/configmaps/d");
+                client.requests[0].info = client.requests[0].info_of(1);
+                client
+            })
+            .to_vec();
+        let played = play(&scenario).unwrap().clients;
+        let policy = policy_objects::compile(&scenario, &scenario.policy).unwrap();
+        let baselines = baselines(&scenario, &Arc::new(policy));
+        for ((client, baseline), expected) in played.iter().zip(baselines).zip([2.5, 2.5, 5.0]) {
+            assert!((client.ideal_share - expected).abs() < 0.01, "{client:?}");
+            assert!(
+                (baseline.ideal_share - expected).abs() < 0.01,
+                "{baseline:?}"
+            );
+            assert!((client.share - expected).abs() < 0.2, "{client:?}");
+        }
     }
 
     #[test]

@@ -78,6 +78,16 @@ fn judge_one(expectation: &Expectation, evidence: &Evidence) -> Judgement {
         // Not unknown: a client that was to send and got no response is what expectations are to find.
         return judgement(ExpectationOutcome::Fails, detail);
     };
+    if let ExpectedBound::Times(_, ComparisonBase::Alone) = expectation.bound
+        && base(expectation, ComparisonBase::Alone, evidence).is_ok_and(f64::is_infinite)
+    {
+        // Any latency would meet a bound that is infinite because nobody served the client while it sent alone.
+        let detail = format!(
+            "{} is unbounded while the client sends alone",
+            expectation.subject()
+        );
+        return judgement(ExpectationOutcome::Fails, detail);
+    }
     let bound = match expectation.bound {
         ExpectedBound::Number(number) => Ok((number, String::new())),
         ExpectedBound::Times(factor, reference) => {
@@ -263,6 +273,19 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_client_that_is_not_served_alone_meets_no_bound_relative_to_that() {
+        let evidence = Evidence {
+            clients: mouse(0.1),
+            alone: BTreeMap::from([("mouse".to_owned(), mouse(f64::INFINITY))]),
+            ..Evidence::default()
+        };
+        assert_eq!(
+            outcome("mouse.p99 <= 2 x alone", &evidence),
+            ExpectationOutcome::Fails
+        );
     }
 
     #[test]

@@ -146,10 +146,11 @@ fn keys_that_are_not_used_are_not_named() {
         "events[].at",
         "upstream.capacity",
         "clients[].connection.protocol",
+        "events[].policy",
         "eventsPerSecond",
     ];
     let keys = keys.map(str::to_owned).into_iter().collect();
-    assert_eq!(ignored_keys(&keys), ["clients[].connection", "events"]);
+    assert_eq!(ignored_keys(&keys), ["clients[].connection", "events[].at"]);
 }
 
 /// A scenario of which the simulation leaves out nothing.
@@ -285,6 +286,40 @@ fn a_client_whose_requests_differ_for_the_policy_is_explained() {
     let list = json!({"verb": "list", "path": "/api/v1/namespaces/a/pods"});
     let found = remarks_of(&with(wide, "/clients/0/requests/1", list));
     assert!(found.contains("the first one, and 1 to "), "{found}");
+}
+
+#[test]
+fn only_the_policy_that_is_in_force_longest_is_played() {
+    let with_schema = |distinguisher| with(plain(), "/policy/1", schema(distinguisher));
+    let [by_user, by_namespace] = ["ByUser", "ByNamespace"].map(with_schema);
+    assert_ne!(figures(&by_user), figures(&by_namespace));
+    // Of three seconds, the new policy is in force for one, or for two.
+    for (at, like) in [("2s", &by_user), ("1s", &by_namespace)] {
+        let event = json!({"at": at, "policy": by_namespace["policy"]});
+        let changed = with(by_user.clone(), "/events/0", event);
+        assert_eq!(figures(&changed), figures(like), "{at}");
+        let expected = "the policy does not change: the one that is in force for the longest part of the measured time";
+        assert!(remarks_of(&changed).contains(expected));
+    }
+}
+
+#[test]
+fn requests_of_several_schemas_of_one_level_are_explained() {
+    let mut other = schema("ByUser");
+    other["metadata"]["name"] = json!("second");
+    other["spec"]["matchingPrecedence"] = json!(900);
+    other["spec"]["rules"][0]["resourceRules"][0]["resources"] = json!(["secrets"]);
+    let scenario = with(plain(), "/policy/2", other);
+    let path = |path: &str| json!({"path": path});
+    assert_partly(
+        &scenario,
+        (
+            "/clients/0/requests/1",
+            path("/api/v1/namespaces/a/secrets/b"),
+        ),
+        path("/api/v1/namespaces/a/pods/b"),
+        "busy: all its requests count for the FlowSchema of the first one",
+    );
 }
 
 #[test]

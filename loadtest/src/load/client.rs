@@ -347,9 +347,16 @@ impl<'a> OpenRequest<'a> {
         measured.then(|| self.intended.since(timing.settled))
     }
 
+    /// Records the outcome of a request of the measured time. A request of the warm-up counts, too, if it was open for all of
+    /// the measured time without success: it may be the only one of a client that gets no response.
     fn record(&self, outcome: RequestOutcome) {
-        let latency = self.user.timing.clock.now().since(self.intended);
-        if let Some(at) = self.measured_at() {
+        let timing = &self.user.timing;
+        let now = timing.clock.now();
+        let latency = now.since(self.intended);
+        let succeeded = matches!(outcome, RequestOutcome::Ok { .. });
+        let is_open_throughout = self.intended < timing.settled && now >= timing.end;
+        let throughout = (is_open_throughout && !succeeded).then_some(Duration::ZERO);
+        if let Some(at) = self.measured_at().or(throughout) {
             self.user
                 .recorder
                 .record(self.user.number, at, latency, outcome);
@@ -418,7 +425,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::{figures::ClientFigures, scenario::parse};
+    use crate::{
+        figures::ClientFigures,
+        scenario::parse,
+        verdict::{Evidence, ExpectationOutcome, Judgement, judge},
+    };
 
     /// The time from one intended request to the next, and that which the server takes for a response.
     const PERIOD: Duration = Duration::from_secs(100);
@@ -508,6 +519,67 @@ expect: [all.errors == 0]
     #[tokio::test]
     async fn latency_counts_from_the_intended_time_after_refusals_too() {
         assert_latencies(&late_open_loop(2).await, 30);
+    }
+
+    /// A thread whose server answers two requests in the warm-up, and nothing from then on.
+    const SILENT: &str = "\
+apiVersion: fairgate.dev/v1alpha1
+kind: Scenario
+title: Silent
+duration: 1h
+clients:
+- name: silent
+  load: {closed: {threads: 1}}
+  requests: [{path: /api/v1/namespaces/a/pods/b}]
+expect: [all.errors == 0, all.p99 <= 1h]
+";
+
+    #[tokio::test]
+    async fn a_client_that_hangs_from_the_warm_up_on_fails_the_run() {
+        let scenario = parse("s.yaml", "s", SILENT.as_bytes()).usable().unwrap();
+        let clock = Clock::manual(Time::ZERO);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let target = Arc::new(LoadTarget::resolve(&url, None, false).await.unwrap());
+        let recorder = Arc::new(LoadRecorder::new("silent", 1, scenario.duration));
+        let (_stopping, stop) = watch::channel(false);
+        let settled = Time::ZERO.plus(PERIOD * 5);
+        let timing = Timing {
+            clock: clock.clone(),
+            start: Time::ZERO,
+            settled,
+            end: settled.plus(scenario.duration),
+            stop,
+        };
+        let client = &scenario.clients[0];
+        let user = LoadUser::new(&scenario, client, 0, &[1.0], &target, &recorder, &timing);
+        let mut load = JoinSet::new();
+        load.spawn(Arc::new(user).run());
+        let (mut stream, _) = listener.accept().await.unwrap();
+        for answered in [true, true, false] {
+            let mut received = Vec::new();
+            while !received.ends_with(b"\r\n\r\n") {
+                assert!(stream.read_buf(&mut received).await.unwrap() > 0);
+            }
+            if answered {
+                clock.advance(PERIOD);
+                let response = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                stream.write_all(response).await.unwrap();
+            }
+        }
+        clock.advance(PERIOD * 5 + scenario.duration);
+        load.shutdown().await;
+        let figures = recorder.figures();
+        assert_eq!((figures.requests, figures.ok), (1, 0));
+        assert_eq!((figures.errors, figures.unanswered), (1, 1));
+        assert_eq!(figures.latency.p99.to_bits(), f64::INFINITY.to_bits());
+        let evidence = Evidence {
+            clients: vec![figures],
+            ..Evidence::default()
+        };
+        let judged = judge(&scenario.expect, &evidence);
+        let fails = |judgement: &Judgement| judgement.outcome == ExpectationOutcome::Fails;
+        assert!(judged.iter().all(fails), "{judged:?}");
     }
 
     #[test]

@@ -57,16 +57,20 @@ pub(crate) struct RatioSpread {
 }
 
 impl RatioSpread {
-    /// The spread of `ratios`; `None` without any. What is no number, or not finite, has no ratio.
+    /// The spread of `ratios`; `None` without any. What is no number has no ratio. One that is infinite counts as greater than
+    /// all others: in its round, only one of the two targets failed.
     fn of(ratios: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
+        let mut ratios: Vec<f64> = ratios.filter(|ratio| !ratio.is_nan()).collect();
         ratios.sort_by(f64::total_cmp);
         let last = ratios.len().checked_sub(1)?;
         // Linear between neighbours, as R and NumPy do.
         let quantile = |quarters: usize| {
             let (index, rest) = (last * quarters / 4, last * quarters % 4);
-            let next = ratios[(index + 1).min(last)];
-            ratios[index] + (next - ratios[index]) * real(rest as u64) / 4.0
+            let (ratio, next) = (ratios[index], ratios[(index + 1).min(last)]);
+            if rest == 0 || ratio.is_infinite() {
+                return ratio;
+            }
+            ratio + (next - ratio) * real(rest as u64) / 4.0
         };
         Some(Self {
             median: quantile(2),
@@ -76,12 +80,32 @@ impl RatioSpread {
         })
     }
 
-    /// For people: the median, and the quartiles.
-    pub(super) fn written(self) -> String {
-        format!(
-            "{:.2} ({:.2} to {:.2})",
-            self.median, self.lower_quartile, self.upper_quartile
-        )
+    /// For people: the median, and the quartiles; how many pairs there are if these are others than `pairs`.
+    pub(super) fn written(self, pairs: u64) -> String {
+        self.written_by(pairs, "", |ratio| format!("{ratio:.2}"))
+    }
+
+    /// As [`RatioSpread::written`], of differences in microseconds.
+    fn written_as_micros(self, pairs: u64) -> String {
+        self.written_by(pairs, " us", |more| format!("{more:+.1}"))
+    }
+
+    fn written_by(self, pairs: u64, unit: &str, finite: impl Fn(f64) -> String) -> String {
+        let written = |value: f64| {
+            if value.is_infinite() {
+                "unbounded".to_owned()
+            } else {
+                finite(value)
+            }
+        };
+        let [median, lower, upper] =
+            [self.median, self.lower_quartile, self.upper_quartile].map(written);
+        let own = match self.pairs {
+            own if own == pairs => String::new(),
+            1 => "; 1 pair".to_owned(),
+            own => format!("; {own} pairs"),
+        };
+        format!("{median}{unit} ({lower} to {upper}{own})")
     }
 }
 
@@ -103,15 +127,15 @@ impl TargetRatios {
 
     /// For people.
     pub(super) fn written(&self) -> String {
+        let rates = self.clients.iter().filter_map(|client| client.rate);
+        let pairs = self.cpu.into_iter().chain(rates);
+        let pairs = pairs.map(|ratio| ratio.pairs).max().unwrap_or(0);
         let mut parts = Vec::new();
         if let Some(cpu) = self.cpu {
-            parts.push(format!("CPU time {}", cpu.written()));
+            parts.push(format!("CPU time {}", cpu.written(pairs)));
         }
         if let Some(more) = self.cpu_micros_more {
-            parts.push(format!(
-                "{:+.1} us ({:+.1} to {:+.1})",
-                more.median, more.lower_quartile, more.upper_quartile
-            ));
+            parts.push(more.written_as_micros(pairs));
         }
         for client in &self.clients {
             let named = [
@@ -123,19 +147,13 @@ impl TargetRatios {
                 .into_iter()
                 .filter_map(|(name, ratio)| Some((name, ratio?)));
             let named: Vec<String> = named
-                .map(|(name, ratio)| format!("{name} {}", ratio.written()))
+                .map(|(name, ratio)| format!("{name} {}", ratio.written(pairs)))
                 .collect();
             if named.is_empty() {
                 continue;
             }
             parts.push(format!("{}: {}", client.name, named.join(", ")));
         }
-        let pairs = self.cpu.iter().chain(
-            self.clients
-                .iter()
-                .filter_map(|client| client.rate.as_ref()),
-        );
-        let pairs = pairs.map(|ratio| ratio.pairs).max().unwrap_or(0);
         format!(
             "{} / {}, median and quartiles of {pairs} pairs: {}.",
             self.of,
@@ -150,7 +168,11 @@ fn client_ratios(first: &Measurement, other: &Measurement) -> Vec<ClientRatios> 
     let clients = clients.unwrap_or_default().iter().enumerate();
     let ratios = clients.map(|(index, client)| {
         let of = |measure: Measure| {
-            let value = move |client: &ClientFigures| client.value(measure);
+            // As in medians over rounds, a latency that is not known is no short one.
+            let value = move |client: &ClientFigures| {
+                let unknown = measure.is_latency().then_some(f64::INFINITY);
+                client.value(measure).or(unknown)
+            };
             let of_client = |slice: &SliceResult| slice.clients.get(index).and_then(value);
             spread(first, other, |of, to| of / to, of_client)
         };
@@ -259,9 +281,44 @@ mod tests {
     }
 
     #[test]
+    fn rounds_in_which_the_first_target_fails_count() {
+        let inf = f64::INFINITY;
+        let of = |ratios: &[f64]| RatioSpread::of(ratios.iter().copied()).unwrap();
+        let mostly = of(&[1.0, inf, inf]);
+        assert_eq!(mostly.median.to_bits(), inf.to_bits());
+        assert_eq!(mostly.written(3), "unbounded (unbounded to unbounded)");
+        let once = of(&[1.0, 1.0, 1.0, inf, 1.0]);
+        assert_eq!(once.written(5), "1.00 (1.00 to 1.00)");
+        let partly = of(&[1.0, 1.0, 2.0, inf]);
+        assert_eq!(partly.written(4), "1.50 (1.00 to unbounded)");
+        // Both failed: there is no ratio.
+        assert_eq!(RatioSpread::of([inf / inf].into_iter()), None);
+    }
+
+    #[test]
+    fn a_figure_of_fewer_pairs_says_so() {
+        let never = |slice: SliceResult| {
+            let mut slice = slice;
+            slice.clients[0].latency.p50 = f64::INFINITY;
+            slice
+        };
+        // In one of two rounds neither target responds to half of the requests.
+        let slices = || vec![slice(1.0, 50.0), never(slice(1.0, 50.0))];
+        let measurements = [
+            measured("ours", slices(), Vec::new()),
+            measured("theirs", slices(), vec![(0, 0), (1, 1)]),
+        ];
+        let written = TargetRatios::of(&measurements)[0].written();
+        assert!(written.contains("quartiles of 2 pairs"), "{written}");
+        assert!(
+            written.contains("ok/s 1.00 (1.00 to 1.00), p50 1.00 (1.00 to 1.00; 1 pair)."),
+            "{written}"
+        );
+    }
+
+    #[test]
     fn the_spread_is_that_of_the_ratios() {
-        let spread =
-            RatioSpread::of([4.0, 1.0, f64::NAN, 2.0, 3.0, 5.0, f64::INFINITY].into_iter());
+        let spread = RatioSpread::of([4.0, 1.0, f64::NAN, 2.0, 3.0, 5.0].into_iter());
         let expected = RatioSpread {
             median: 3.0,
             lower_quartile: 2.0,

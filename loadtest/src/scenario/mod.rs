@@ -266,6 +266,23 @@ impl Scenario {
         self.warm_up + self.duration
     }
 
+    /// The policy that is in force for the longest part of the measured time; of equal parts, the last. The simulation plays
+    /// it alone.
+    pub(crate) fn lasting_policy(&self) -> &[Value] {
+        let changes = self.events.iter().filter_map(|event| match &event.what {
+            EventKind::Policy(objects) => Some((event.at.min(self.duration), objects)),
+            _ => None,
+        });
+        let mut policies = vec![(Duration::ZERO, &self.policy)];
+        policies.extend(changes);
+        policies.sort_by_key(|(at, _)| *at);
+        let ends = policies[1..].iter().map(|(at, _)| *at);
+        let ends = ends.chain([self.duration]);
+        let lasts = policies.iter().zip(ends);
+        let longest = lasts.max_by_key(|((from, _), to)| to.saturating_sub(*from));
+        longest.map_or(&self.policy, |((_, objects), _)| objects)
+    }
+
     /// The same scenario in less time: all times of the run are shorter by one factor, so that it is measured for
     /// `duration`. Service times and rates stay.
     pub(crate) fn shortened(mut self, duration: Duration) -> Self {

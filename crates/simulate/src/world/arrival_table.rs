@@ -6,7 +6,7 @@ use fairgate_core::apf::policy::Semantics;
 
 use super::{
     World, WorldReport,
-    judge::{ClientComparison, FEWEST_REQUESTS, compare, run_both},
+    judge::{ClientComparison, FEWEST_REQUESTS, UnavoidablePart, compare, run_both},
     run, run_fluid, run_preferring,
 };
 
@@ -23,8 +23,9 @@ pub struct ComparedWorld {
     /// The fraction of the seats that were idle while a waiting request would have fitted, under Compatible and under
     /// Improved.
     pub idle: [f64; 2],
-    /// The clients, by place, that are worse off than they may be even if they go before everybody else.
-    pub unavoidable: Vec<usize>,
+    /// The clients, by place, that are worse off than they may be even if they go before everybody else, and how much of it
+    /// remains then: not [`UnavoidablePart::None`].
+    pub unavoidable: Vec<(usize, UnavoidablePart)>,
     /// Each client that is worse off than it may be, with what a server that divides seats at each moment gives it instead of what
     /// Improved gives.
     pub fluid: Vec<ClientComparison>,
@@ -94,17 +95,28 @@ impl ComparedWorld {
 
     /// Plays `world` once more for each client that is worse off than it may be: with that client before everybody else.
     fn find_unavoidable(&mut self, world: &World, tenant_weight: f64) {
-        let worse: Vec<usize> = self.exceptions().map(|client| client.flow).collect();
+        let worse: Vec<ClientComparison> = self.exceptions().cloned().collect();
         if worse.is_empty() {
             return;
         }
         let original = run(world, Semantics::Compatible);
-        let still_worse = |flow: &usize| {
-            let reports = [original.clone(), run_preferring(world, *flow)];
+        let parts = worse.iter().map(|client| {
+            let reports = [original.clone(), run_preferring(world, client.flow)];
             let clients = compare(world, &reports, tenant_weight, FEWEST_REQUESTS);
-            clients[*flow].is_worse_off()
-        };
-        self.unavoidable = worse.into_iter().filter(still_worse).collect();
+            (client.flow, client.unavoidable_part(&clients[client.flow]))
+        });
+        self.unavoidable = parts
+            .filter(|(_, part)| *part != UnavoidablePart::None)
+            .collect();
+    }
+
+    /// How much of the harm to a client remains if it goes before everybody else.
+    fn unavoidable_part(&self, client: &ClientComparison) -> UnavoidablePart {
+        let found = self
+            .unavoidable
+            .iter()
+            .find(|(flow, _)| *flow == client.flow);
+        found.map_or(UnavoidablePart::None, |(_, part)| *part)
     }
 
     /// Plays `world` once more with a server that divides seats at each moment, if somebody is worse off than he may be.
@@ -172,6 +184,11 @@ impl ArrivalRow {
         }
     }
 
+    /// Whether there are bounds for any client.
+    pub fn judges_anybody(&self) -> bool {
+        self.judged().next().is_some()
+    }
+
     fn judged(&self) -> impl Iterator<Item = &ClientComparison> {
         let clients = self.worlds.iter().flat_map(|world| &world.clients);
         clients.filter(|client| client.judged)
@@ -186,8 +203,11 @@ impl ArrivalRow {
     pub fn exceptions(&self) -> Vec<String> {
         let lines = self.worlds.iter().flat_map(|world| {
             let line = |client: &ClientComparison| {
-                let unavoidable = world.unavoidable.contains(&client.flow);
-                let mark = if unavoidable { " (unavoidable)" } else { "" };
+                let mark = match world.unavoidable_part(client) {
+                    UnavoidablePart::None => "",
+                    UnavoidablePart::Part => " (unavoidable in part)",
+                    UnavoidablePart::Whole => " (unavoidable)",
+                };
                 let fluid = world
                     .with_fluid(client)
                     .map_or_else(String::new, fluid_text);
@@ -256,7 +276,10 @@ impl fmt::Display for ArrivalRow {
             count(ClientComparison::gets_too_little),
             least.reduce(f64::min).unwrap_or(1.0)
         )?;
-        let unavoidable: usize = self.worlds.iter().map(|w| w.unavoidable.len()).sum();
+        let parts = self.worlds.iter().flat_map(|world| &world.unavoidable);
+        let unavoidable = parts
+            .filter(|(_, part)| *part == UnavoidablePart::Whole)
+            .count();
         let fluid_too: usize = self.worlds.iter().map(ComparedWorld::fluid_too).sum();
         write!(f, "  {unavoidable:>8} {fluid_too:>10}")?;
         let (half, nine) = (quantile(&p99, 0.5), quantile(&p99, 0.9));

@@ -2,8 +2,8 @@
 //!
 //! Judged are the clients that demand no more than their ideal share while everybody else demands most: their waits may be at
 //! most [`LONGER`] times those of the original and the level's mean service time, their seats at least [`LEAST_SHARE`] of those of
-//! the original. Of clients that demand more, those that have at most one request of one seat at a time are judged, too, but
-//! only by the 99th percentile of their waits. Nothing here knows how either semantics work.
+//! the original, and the part of their requests that is refused at most [`MORE_REFUSED`] greater. Of clients that demand more, those that have at most one request of one seat at a time are judged, too, but
+//! only by the 99th percentile of their waits and by refusals. Nothing here knows how either semantics work.
 
 use super::{
     Arrivals, FlowNames, FlowSpec, FluidFlow, World, WorldReport, ideal::ideal_by_tenant, real, run,
@@ -15,6 +15,9 @@ pub const LONGER: f64 = 1.2;
 
 /// The least seats, in seats of the original.
 pub const LEAST_SHARE: f64 = 0.95;
+
+/// The greatest part of its requests that may be refused beyond the part that the original refuses.
+pub const MORE_REFUSED: f64 = 0.01;
 
 /// Clients with fewer requests with the original are not judged in tables of many worlds: the 99th percentile of few
 /// requests is one of them.
@@ -30,7 +33,7 @@ pub struct ClientComparison {
     /// Whether bounds hold for it: it is within its share, or has one request of one seat at a time; and it sent enough requests.
     pub judged: bool,
     /// Whether it demands no more than its ideal share while everybody else demands most. Otherwise only the 99th percentile of its
-    /// waits is bounded.
+    /// waits and the part of refused requests are bounded.
     pub within_share: bool,
     /// The seats that it ideally uses, on average.
     pub ideal_seats: f64,
@@ -50,6 +53,42 @@ pub struct ClientComparison {
     pub cancelled: [u32; 2],
     /// The mean service time of the requests that executed with the original, in seconds.
     pub mean_service: f64,
+}
+
+/// The part of a harm that must remain with a client before everybody else, for the harm to count as unavoidable.
+const REMAINS: f64 = 0.8;
+
+/// How much of a harm to a client remains if it goes before everybody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnavoidablePart {
+    /// It is then no worse off than it may be.
+    None,
+    /// It is then worse off than it may be, too, but much less, or not in each way.
+    Part,
+    /// Nearly all of it.
+    Whole,
+}
+
+impl UnavoidablePart {
+    /// The part of the harm that was `found` which `remains`, each kind of harm in its bounds. Each counts for itself: missing
+    /// seats do not excuse long waits.
+    pub(super) fn of<const KINDS: usize>(found: [f64; KINDS], remains: [f64; KINDS]) -> Self {
+        let kinds = found.into_iter().zip(remains);
+        let mut part = None;
+        for (found, remains) in kinds.filter(|(found, _)| *found > 1.0) {
+            let this = match remains {
+                _ if remains <= 1.0 => Self::None,
+                _ if remains < REMAINS * found => Self::Part,
+                _ => Self::Whole,
+            };
+            part = match part {
+                None => Some(this),
+                Some(before) if before == this => Some(this),
+                Some(_) => Some(Self::Part),
+            };
+        }
+        part.unwrap_or(Self::None)
+    }
 }
 
 impl ClientComparison {
@@ -84,6 +123,22 @@ impl ClientComparison {
         self.executed[0] + self.refused[0] + self.cancelled[0]
     }
 
+    /// The part of its requests that is refused beyond the part that the original refuses, divided by [`MORE_REFUSED`]: above 1
+    /// it is beyond what it may be. Those who are refused do not wait, so waits say nothing about them.
+    pub fn refusal_excess(&self) -> f64 {
+        let [original, ours] = [0, 1].map(|which| {
+            let all = self.executed[which] + self.refused[which] + self.cancelled[which];
+            f64::from(self.refused[which]) / f64::from(all.max(1))
+        });
+        (ours - original).max(0.0) / MORE_REFUSED
+    }
+
+    /// Whether more of its requests are refused than may be.
+    pub fn is_refused_too_often(&self) -> bool {
+        // Not for one request in a hundred because of how it is computed.
+        self.judged && self.refusal_excess() > 1.0 + 1e-9
+    }
+
     /// Whether it waits longer than it may.
     pub fn waits_too_long(&self) -> bool {
         self.judged && self.wait_excess() > 1.0
@@ -96,7 +151,25 @@ impl ClientComparison {
 
     /// Whether it is worse off than it may be, in one way or the other.
     pub fn is_worse_off(&self) -> bool {
-        self.waits_too_long() || self.gets_too_little()
+        self.waits_too_long() || self.gets_too_little() || self.is_refused_too_often()
+    }
+
+    /// In which ways it is worse off than it may be, in bounds: a way is one if it is above 1.
+    fn excesses(&self) -> [f64; 3] {
+        if !self.judged {
+            return [0.0; 3];
+        }
+        let missing = if self.within_share {
+            (1.0 - self.share_ratio()) / (1.0 - LEAST_SHARE)
+        } else {
+            0.0
+        };
+        [self.wait_excess(), missing, self.refusal_excess()]
+    }
+
+    /// How much of the harm to it remains with `preferred`: what it gets if it goes before everybody else.
+    pub fn unavoidable_part(&self, preferred: &Self) -> UnavoidablePart {
+        UnavoidablePart::of(self.excesses(), preferred.excesses())
     }
 
     /// What it got under Compatible and, instead of what it got under Improved, from a server that divides seats at each moment.
@@ -119,6 +192,7 @@ impl ClientComparison {
     pub fn is_worse_off_only_as(&self, other: &Self) -> bool {
         (!self.waits_too_long() || other.waits_too_long())
             && (!self.gets_too_little() || other.gets_too_little())
+            && (!self.is_refused_too_often() || other.is_refused_too_often())
     }
 }
 
@@ -203,7 +277,10 @@ fn mean_service(world: &World, report: &WorldReport) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Service, *};
+    use super::{
+        super::{Service, search::Harm},
+        *,
+    };
 
     /// A client within its share, of a level with a mean service time of 10 ms, whose requests waited as long as with the original.
     fn client() -> ClientComparison {
@@ -271,6 +348,69 @@ mod tests {
         assert_eq!(one, (true, false));
         assert_eq!([two, many], [(false, false); 2]);
         assert_eq!(thinks, (true, true));
+    }
+
+    #[test]
+    fn what_remains_for_a_preferred_client_excuses_neither_much_more_harm_nor_another_one() {
+        let with = |p99, seats| ClientComparison {
+            p99: [0.1, p99],
+            seats: [1.0, seats],
+            ..client()
+        };
+        // The bound of the wait is 0.13 s.
+        let late = with(0.65, 1.0);
+        let part = |preferred| late.unavoidable_part(&preferred);
+        assert_eq!(part(with(0.6, 1.0)), UnavoidablePart::Whole);
+        assert_eq!(part(with(0.2, 1.0)), UnavoidablePart::Part);
+        assert_eq!(part(with(0.12, 1.0)), UnavoidablePart::None);
+        // It gets less than it may then, but does not wait.
+        assert_eq!(part(with(0.1, 0.5)), UnavoidablePart::None);
+        let late_and_little = with(0.65, 0.5);
+        let only_late = late_and_little.unavoidable_part(&late);
+        assert_eq!(only_late, UnavoidablePart::Part);
+        let fine = with(0.1, 1.0);
+        assert_eq!(fine.unavoidable_part(&late), UnavoidablePart::None);
+    }
+
+    #[test]
+    fn more_refusals_than_with_the_original_are_harm() {
+        let with = |refused, executed| ClientComparison {
+            refused: [0, refused],
+            executed: [1_000, executed],
+            ..client()
+        };
+        let all = with(1_000, 0);
+        assert!(all.is_worse_off(), "{all:?}");
+        assert!(Harm::of(&all).worst() > 1.0);
+        let beyond_its_share = ClientComparison {
+            within_share: false,
+            ..all.clone()
+        };
+        assert!(beyond_its_share.is_worse_off());
+        assert!(Harm::of(&beyond_its_share).worst() > 1.0);
+        let not_judged = ClientComparison {
+            judged: false,
+            ..all.clone()
+        };
+        assert!(!not_judged.is_worse_off());
+        assert!(Harm::of(&not_judged).worst() <= 1.0);
+        assert!(!with(10, 990).is_worse_off());
+        assert!(with(11, 989).is_worse_off());
+        let as_before = ClientComparison {
+            refused: [500, 505],
+            executed: [500, 495],
+            ..client()
+        };
+        assert!(!as_before.is_worse_off());
+        // An ideal server refuses nobody, so that it does not explain refusals.
+        let fluid = FluidFlow {
+            seats: 1.0,
+            p99_wait: 0.1,
+            mean_wait: 0.02,
+            executed: 1_000,
+            lost: 0,
+        };
+        assert!(!all.is_worse_off_only_as(&all.with_fluid(&fluid)));
     }
 
     #[test]

@@ -47,10 +47,13 @@ pub enum Weakness {
 }
 
 impl KnownAttack {
-    /// What every client gets in the world, beside what is wrong with that, a line each. `tenant_weight` is what the flows of
-    /// one tenant weigh together at most in the ideal.
-    pub fn figures(&self, tenant_weight: f64) -> String {
-        let played = ComparedWorld::play(&self.world, 0, tenant_weight, 1);
+    /// Plays the world. `tenant_weight` is what the flows of one tenant weigh together at most in the ideal.
+    pub fn play(&self, tenant_weight: f64) -> ComparedWorld {
+        ComparedWorld::play(&self.world, 0, tenant_weight, 1)
+    }
+
+    /// What every client got in the world, beside what is wrong with that, a line each.
+    pub fn figures(&self, played: &ComparedWorld) -> String {
         let [original, ours] = played.idle.map(|idle| idle * 100.0);
         let heading = format!(
             "{:?}: {}; idle {original:.1} {ours:.1} %",
@@ -60,7 +63,7 @@ impl KnownAttack {
             let mark = if client.flow == self.victim { '*' } else { ' ' };
             format!(" {mark}{}", ClientLine(client))
         });
-        let faults = self.faults(&played).into_iter();
+        let faults = self.faults(played).into_iter();
         let faults = faults.map(|fault| format!("  fault: {fault}"));
         let lines: Vec<String> = iter::once(heading).chain(clients).chain(faults).collect();
         lines.join("\n")
@@ -73,9 +76,10 @@ impl KnownAttack {
         let mut faults = Vec::new();
         for client in played.exceptions() {
             let (wait, share) = (client.wait_excess(), client.share_ratio());
+            let [before, refused] = client.refused;
             let who = &client.name;
             faults.push(format!(
-                "{name}: {who} waits {wait:.2} times as long as it may, and gets {share:.3} of the original's seats"
+                "{name}: {who} waits {wait:.2} times as long as it may, gets {share:.3} of the original's seats, and is refused {refused} times instead of {before}"
             ));
         }
         let victim = &played.clients[self.victim];

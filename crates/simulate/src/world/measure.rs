@@ -8,7 +8,10 @@ use super::{
     real,
 };
 use fairgate_core::fairness::jain_index;
-use fairgate_core::{apf::units::Seats, time::Time};
+use fairgate_core::{
+    apf::units::Seats,
+    time::{Time, nanos},
+};
 
 /// The result of one flow.
 #[derive(Clone, Debug)]
@@ -28,7 +31,7 @@ pub struct FlowReport {
     /// The mean of the same waits, in seconds.
     pub mean_wait: f64,
     /// The maximum over its requests of the wait divided by the sum of the ideal wait and the
-    /// longest service that executed when the request arrived.
+    /// longest service that executed when the request arrived. Requests that give up or still wait at the end count, too.
     pub wait_ratio: f64,
     /// Seconds from arrival to the end of the execution, of the requests that executed, ascending.
     pub latencies: Vec<f64>,
@@ -85,11 +88,17 @@ impl WorldReport {
 
 /// A request that begins to execute.
 pub(super) struct StartedRequest {
-    pub(super) flow: u32,
     pub(super) width: Seats,
-    pub(super) arrived: Time,
     pub(super) now: Time,
     pub(super) service: Duration,
+    pub(super) waited: WaitingRequest,
+}
+
+/// A request that waits, or waited until something happens to it.
+pub(super) struct WaitingRequest {
+    pub(super) flow: u32,
+    pub(super) arrived: Time,
+    /// The longest service that executed when it arrived.
     pub(super) longest_executing: Duration,
 }
 
@@ -125,6 +134,18 @@ struct Tally {
     fluid_wait: Duration,
     final_seats: Seats,
     lingers: Duration,
+}
+
+impl Tally {
+    /// How long `request` has waited at `now`; it counts for the greatest wait ratio, whether or not it executes at last.
+    fn wait(&mut self, now: Time, request: &WaitingRequest) -> Duration {
+        let waited = now.since(request.arrived);
+        let bound = self.fluid_wait + request.longest_executing;
+        let bound = bound.max(Duration::from_micros(1));
+        let ratio = waited.as_secs_f64() / bound.as_secs_f64();
+        self.wait_ratio = self.wait_ratio.max(ratio);
+        waited
+    }
 }
 
 impl Meter {
@@ -178,27 +199,21 @@ impl Meter {
     pub(super) fn begins(&mut self, begun: &StartedRequest) {
         *self.executing.entry(begun.service).or_default() += 1;
         let ends = begun.now.plus(begun.service);
-        let released = ends.plus(self.flows[begun.flow as usize].lingers);
+        let flow = begun.waited.flow as usize;
+        let released = ends.plus(self.flows[flow].lingers);
         let executes = self.overlap(begun.now, ends);
         let lingers = self.overlap(ends, released);
         let width = f64::from(begun.width.min(self.limit));
         let measured = self.is_measured(begun.now);
-        let tally = &mut self.flows[begun.flow as usize];
+        let tally = &mut self.flows[flow];
         tally.seat_nanos += width * executes + f64::from(tally.final_seats) * lingers;
         if !measured {
             return;
         }
-        let waited = begun.now.since(begun.arrived);
+        let waited = tally.wait(begun.now, &begun.waited);
         tally.executed += 1;
-        tally
-            .waits
-            .push(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
-        tally
-            .latencies
-            .push(fairgate_core::time::nanos(waited + begun.service));
-        let bound = (tally.fluid_wait + begun.longest_executing).max(Duration::from_micros(1));
-        let ratio = waited.as_secs_f64() / bound.as_secs_f64();
-        tally.wait_ratio = tally.wait_ratio.max(ratio);
+        tally.waits.push(nanos(waited));
+        tally.latencies.push(nanos(waited + begun.service));
     }
 
     pub(super) fn ends(&mut self, service: Duration) {
@@ -217,18 +232,19 @@ impl Meter {
         tally.refused += measured;
     }
 
-    /// A request waits at the end of the world.
-    pub(super) fn still_waits(&mut self, flow: u32, arrived: Time) {
-        let waited = fairgate_core::time::nanos(self.last.since(arrived));
-        self.flows[flow as usize].unserved.push(waited);
+    /// A request waits at the end of the world, until which the time was accounted for.
+    pub(super) fn still_waits(&mut self, request: &WaitingRequest) {
+        let tally = &mut self.flows[request.flow as usize];
+        let waited = tally.wait(self.last, request);
+        tally.unserved.push(nanos(waited));
     }
 
-    pub(super) fn gives_up(&mut self, now: Time, flow: u32, arrived: Time) {
+    pub(super) fn gives_up(&mut self, now: Time, request: &WaitingRequest) {
         if self.is_measured(now) {
-            let tally = &mut self.flows[flow as usize];
+            let tally = &mut self.flows[request.flow as usize];
+            let waited = tally.wait(now, request);
             tally.lost += 1;
-            let waited = now.since(arrived).as_nanos();
-            tally.waits.push(u64::try_from(waited).unwrap_or(u64::MAX));
+            tally.waits.push(nanos(waited));
         }
     }
 

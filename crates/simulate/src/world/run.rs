@@ -8,7 +8,7 @@ use super::{
     FlowSpec, LevelShape, World, WorldReport,
     calls::{DrawnCalls, DrawnRequest, Number, WorldEvent},
     duration,
-    measure::{Meter, StartedRequest},
+    measure::{Meter, StartedRequest, WaitingRequest},
 };
 use fairgate_core::{
     apf::{
@@ -49,6 +49,17 @@ struct WorldRequest {
     /// The longest service that executed when it arrived.
     longest_executing: Duration,
     waits: bool,
+}
+
+impl WorldRequest {
+    /// What its wait is measured by.
+    fn waited(&self) -> WaitingRequest {
+        WaitingRequest {
+            flow: self.flow,
+            arrived: self.arrived,
+            longest_executing: self.longest_executing,
+        }
+    }
 }
 
 struct Stage<'a> {
@@ -208,8 +219,10 @@ impl<'a> Stage<'a> {
 
     fn report(mut self) -> WorldReport {
         self.level.inspect(QueueSet::check_invariants);
+        // Requests wait until the end, whenever the last event was.
+        self.pass(Time::from_nanos(self.end));
         for request in self.requests.iter().filter(|request| request.waits) {
-            self.meter.still_waits(request.flow, request.arrived);
+            self.meter.still_waits(&request.waited());
         }
         self.meter.report(self.world)
     }
@@ -347,12 +360,10 @@ impl Stage<'_> {
             self.meter.waits_no_more(request.width);
         }
         self.meter.begins(&StartedRequest {
-            flow: request.flow,
             width: request.width,
-            arrived: request.arrived,
             now,
             service: request.service,
-            longest_executing: request.longest_executing,
+            waited: request.waited(),
         });
         let (flow, width) = (request.flow, request.width);
         let end = now.plus(request.service).as_nanos();
@@ -382,7 +393,7 @@ impl Stage<'_> {
         }
         self.meter.waits_no_more(request.width);
         let flow = request.flow;
-        self.meter.gives_up(now, flow, request.arrived);
+        self.meter.gives_up(now, &request.waited());
         if let Some(id) = request.id {
             self.level.act(|set| set.cancel(now, id, out));
         }

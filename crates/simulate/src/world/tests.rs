@@ -186,3 +186,25 @@ fn requests_that_never_execute_count_in_the_tail_of_the_waits() {
     let flow = &report.flows[1];
     assert!(flow.p99_wait < 1e-9 && flow.tail_wait > 6.0, "{flow:?}");
 }
+
+#[test]
+fn requests_that_never_execute_count_in_the_wait_of_a_polite_flow() {
+    const SERVICE: f64 = 200.0;
+    // It waits until the end, or gives up again and again.
+    for (patience_seconds, longest) in [(None, 6.0), (Some(0.5), 0.5)] {
+        let starving = FlowSpec {
+            patience_seconds,
+            starts_seconds: SERVICE,
+            ..flow("wide", 2, 1, 20.0 * MILLI, 0.0)
+        };
+        // Threads begin within one service time. From then on these have both seats, until after the end.
+        let narrow = flow("narrow", 1, 2, SERVICE, 0.0);
+        let mut world = world(2, vec![narrow, starving]);
+        world.warm_up_seconds = SERVICE;
+        let report = run(&world, Semantics::Improved);
+        let flow = &report.flows[1];
+        assert_eq!(flow.executed, 0, "{flow:?}");
+        let bound = SERVICE + flow.ideal.wait_seconds;
+        assert!(flow.wait_ratio > 0.9 * longest / bound, "{flow:?}");
+    }
+}

@@ -12,7 +12,7 @@ pub use victim::{VICTIM, Victim};
 
 use super::{
     FlowSpec, TENANT_WEIGHT, World, WorldReport,
-    judge::{ClientComparison, LEAST_SHARE, compare, run_both},
+    judge::{ClientComparison, LEAST_SHARE, UnavoidablePart, compare, run_both},
     run, run_fluid, run_preferring,
 };
 use fairgate_core::{apf::policy::Semantics, random::Random};
@@ -75,9 +75,15 @@ impl Find {
         self.confirmed.worst() > 1.0
     }
 
-    /// Whether the victim is worse off than it may be, and is not so if it goes before everybody else.
+    /// Whether the victim is worse off than it may be, and not about as badly if it goes before everybody else.
     pub fn is_avoidable(&self) -> bool {
-        self.is_beyond() && self.unavoidable.worst() <= 1.0
+        self.is_beyond() && self.unavoidable_part() != UnavoidablePart::Whole
+    }
+
+    /// How much of the harm remains if the victim goes before everybody else.
+    pub fn unavoidable_part(&self) -> UnavoidablePart {
+        let [found, remains] = [self.confirmed, self.unavoidable].map(Harm::kinds);
+        UnavoidablePart::of(found, remains)
     }
 
     /// Whether that is so, and a server that divides seats at each moment does not harm it either. Otherwise what it asks for at
@@ -95,6 +101,8 @@ pub struct Harm {
     /// The part that it misses of the seats that it got with the original, or of those of the ideal if these are fewer, divided
     /// by the greatest part that it may miss; 0 if it is not within its share.
     pub share: f64,
+    /// The part of its requests that is refused beyond that with the original, divided by the greatest that it may be.
+    pub refusals: f64,
 }
 
 impl Harm {
@@ -112,6 +120,7 @@ impl Harm {
         Self {
             waits: client.wait_excess(),
             share: missing / (1.0 - LEAST_SHARE),
+            refusals: client.refusal_excess(),
         }
     }
 
@@ -152,9 +161,13 @@ impl Harm {
         victim.map_or_else(Self::default, Self::of)
     }
 
-    /// The greater of both.
+    /// The greatest of all.
     pub fn worst(self) -> f64 {
-        self.waits.max(self.share)
+        self.kinds().into_iter().fold(0.0, f64::max)
+    }
+
+    fn kinds(self) -> [f64; 3] {
+        [self.waits, self.share, self.refusals]
     }
 }
 
@@ -251,6 +264,44 @@ mod tests {
         let (one, other) = (find(), find());
         assert_eq!((one.attack, one.searched), (other.attack, other.searched));
         assert_eq!((one.world, one.confirmed), (other.world, other.confirmed));
+    }
+
+    /// A find with this harm, of which so much remains if the victim goes before everybody else.
+    fn find(confirmed: Harm, unavoidable: Harm) -> Find {
+        let mut random = Random::seeded(1);
+        let attack = Attack::draw(&mut random, Victim::ALL[0], false);
+        Find {
+            number: 0,
+            world: attack.world(1),
+            attack,
+            searched: confirmed,
+            confirmed,
+            unavoidable,
+            fluid: Harm::default(),
+        }
+    }
+
+    #[test]
+    fn what_is_unavoidable_excuses_neither_much_more_harm_nor_another_one() {
+        let waits = |waits| Harm {
+            waits,
+            ..Harm::default()
+        };
+        let share = |share| Harm {
+            share,
+            ..Harm::default()
+        };
+        let nearly_as_much = find(waits(5.0), waits(4.1));
+        assert!(!nearly_as_much.is_avoidable());
+        assert_eq!(nearly_as_much.unavoidable_part(), UnavoidablePart::Whole);
+        let much_more = find(waits(5.0), waits(1.1));
+        assert!(much_more.is_avoidable());
+        assert_eq!(much_more.unavoidable_part(), UnavoidablePart::Part);
+        let another = find(waits(5.0), share(9.0));
+        assert!(another.is_avoidable());
+        assert_eq!(another.unavoidable_part(), UnavoidablePart::None);
+        assert!(find(waits(5.0), waits(0.9)).is_avoidable());
+        assert!(!find(waits(0.9), waits(0.9)).is_avoidable());
     }
 
     #[test]
