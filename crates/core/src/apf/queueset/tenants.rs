@@ -360,19 +360,25 @@ impl TenantTable {
     }
 
     /// A flow of this tenant becomes active.
+    #[inline]
     pub(super) fn activate(&mut self, number: u32) {
         let tenant = &mut self.all[number as usize];
-        if tenant.in_fleet == tenant.active {
-            // Only the first `allowance` flows of a tenant add weight; further ones share it.
-            self.weight.whole += u64::from(tenant.active < self.allowance);
+        if tenant.in_fleet == tenant.active && tenant.active < self.allowance {
+            self.weight.whole += 1;
             tenant.active += 1;
             tenant.in_fleet += 1;
         } else {
-            self.weight.subtract(tenant.weight(self.allowance));
-            tenant.active += 1;
-            tenant.in_fleet += 1;
-            self.weight.add(tenant.weight(self.allowance));
+            self.activate_one_of_many(number);
         }
+    }
+
+    /// A flow becomes active of a tenant whose flows then share its allowance, or that has some at other gateways.
+    fn activate_one_of_many(&mut self, number: u32) {
+        let tenant = &mut self.all[number as usize];
+        self.weight.subtract(tenant.weight(self.allowance));
+        tenant.active += 1;
+        tenant.in_fleet += 1;
+        self.weight.add(tenant.weight(self.allowance));
         let placed = u32::from(tenant.placed);
         if tenant.in_fleet > self.allowance && tenant.in_fleet / 2 >= placed {
             self.misplace(number);
@@ -380,18 +386,26 @@ impl TenantTable {
     }
 
     /// A flow of this tenant becomes idle.
+    #[inline]
     pub(super) fn deactivate(&mut self, number: u32) {
         let tenant = &mut self.all[number as usize];
-        if tenant.in_fleet == tenant.active {
-            self.weight.whole -= u64::from(tenant.active <= self.allowance);
+        let most = tenant.active.max(tenant.placed.into());
+        if tenant.in_fleet == tenant.active && most <= self.allowance {
+            self.weight.whole -= 1;
             tenant.active -= 1;
             tenant.in_fleet -= 1;
         } else {
-            self.weight.subtract(tenant.weight(self.allowance));
-            tenant.active -= 1;
-            tenant.in_fleet -= 1;
-            self.weight.add(tenant.weight(self.allowance));
+            self.deactivate_one_of_many(number);
         }
+    }
+
+    /// A flow becomes idle of a tenant whose flows share its allowance, or did when they were placed, or that has some at other gateways.
+    fn deactivate_one_of_many(&mut self, number: u32) {
+        let tenant = &mut self.all[number as usize];
+        self.weight.subtract(tenant.weight(self.allowance));
+        tenant.active -= 1;
+        tenant.in_fleet -= 1;
+        self.weight.add(tenant.weight(self.allowance));
         let placed = u32::from(tenant.placed);
         if placed > self.allowance && tenant.in_fleet <= placed / 2 {
             self.misplace(number);
