@@ -9,7 +9,10 @@
 mod guests;
 mod weights;
 
-use std::{collections::HashMap, hash::BuildHasherDefault};
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::BuildHasherDefault,
+};
 
 use self::guests::Guests;
 use super::{
@@ -461,7 +464,7 @@ impl FlowTable {
             let seats: Seats = holding.map(|entry| entry.seats).sum();
             assert_eq!(flow.seats, seats, "seats of a flow");
             if !flow.is_idle() {
-                let mut by_tenant = HashMap::new();
+                let mut by_tenant = BTreeMap::new();
                 present.for_each(|entry| *by_tenant.entry(entry.tenant).or_insert(0) += 1);
                 let owners = by_tenant.remove(&self.tenants.hash(flow.owner));
                 assert_eq!(owners, Some(flow.owners_requests), "requests of the owner");
