@@ -487,6 +487,11 @@ impl<W: Copy> QueueSet<W> {
         for flow in (0..).take(self.flows.len()) {
             if self.flows.is_misplaced(flow) {
                 self.flows.reconsider_owner(flow, now);
+            }
+        }
+        // Tenants that have other flows now may be misplaced for that, too.
+        for flow in (0..).take(self.flows.len()) {
+            if self.flows.is_misplaced(flow) {
                 self.settle_flow(flow);
             }
         }

@@ -120,8 +120,8 @@ impl<W: Copy> QueueSet<W> {
 
     /// The first flow of which the head [displaces](Self::displaces) seats: `next`, unless most of them may be its own, or one that
     /// would hold less. While the ideal would not have finished the request of `next`, nothing has to be kept free for it, so
-    /// it may be any flow that [claims](Self::claims_seats) a seat. And always one that asks for [the least](Self::asks_least), if
-    /// it is [due](Self::is_least_due): `next` may wait for what its own tenant has left.
+    /// it may be any flow that [claims](Self::claims_seats) a seat. So may one that asks for [the least](Self::asks_least), if it is
+    /// [due](Self::is_least_due), and also while `next` waits for what its own tenant has left.
     fn first_displacing(&self, next: u32) -> Option<u32> {
         let may = |flow: &u32| self.displaces(*flow);
         let next_may =
@@ -135,11 +135,13 @@ impl<W: Copy> QueueSet<W> {
             return Some(flow);
         }
         let next_is_late = self.finish_of_head(next) <= self.virtual_time.r();
+        let waits_for_own = next_may.is_none();
         let may = |flow| {
-            let may = self.is_least_due(flow) || !next_is_late && self.claims_seats(flow);
+            let may = (waits_for_own || !next_is_late) && self.is_least_due(flow)
+                || !next_is_late && self.claims_seats(flow);
             may && self.displaces(flow)
         };
-        self.turns.first_holding(1, u32::MAX, may)
+        self.turns.first_holding(room.min(1), u32::MAX, may)
     }
 
     /// Whether a flow asks for the least, and the ideal would have finished that by now. While nothing executes, that is so for one

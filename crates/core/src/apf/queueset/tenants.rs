@@ -123,10 +123,12 @@ impl TenantTable {
         self.weigh_all();
     }
 
+    /// Weighs all tenants anew. The caller places all flows. O(tenants).
     fn weigh_all(&mut self) {
         let mut weight = WeightSum::default();
-        for tenant in &self.all {
+        for tenant in &mut self.all {
             weight.add(tenant.weight(self.allowance));
+            tenant.note_placed();
         }
         self.weight = weight;
     }
@@ -415,7 +417,7 @@ impl TenantTable {
     /// The flows of a tenant are to be placed anew, since it has twice as many as when they were, or half.
     fn misplace(&mut self, number: u32) {
         let tenant = &mut self.all[number as usize];
-        tenant.placed = u16::try_from(tenant.in_fleet).unwrap_or(u16::MAX);
+        tenant.note_placed();
         if !tenant.is_misplaced {
             tenant.is_misplaced = true;
             self.misplaced.push(number);
@@ -468,6 +470,11 @@ impl TenantTable {
 }
 
 impl KnownTenant {
+    /// Its flows are placed, or will be before anything is dispatched.
+    fn note_placed(&mut self) {
+        self.placed = u16::try_from(self.in_fleet).unwrap_or(u16::MAX);
+    }
+
     /// What its active flows weigh together.
     fn weight(&self, allowance: u32) -> WeightSum {
         if self.in_fleet == self.active || self.in_fleet <= allowance {
