@@ -12,6 +12,7 @@
 //!
 //! Not here: what a weight does ([`super::fair`]).
 
+mod placing;
 mod weight_sum;
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
@@ -33,9 +34,6 @@ pub const DEFAULT_TENANT_WEIGHT: u32 = 4;
 /// How many flows at other gateways count for a tenant at most. Bounds how small its weight here can be, and so how fast virtual time
 /// can advance.
 const MOST_ELSEWHERE: u32 = 1 << 16;
-
-/// How many flows are looked at for one event, to find those that are to be placed anew. Bounds what that costs a request.
-const LOOKED_AT: usize = 8;
 
 /// The tenants that own flows.
 #[derive(Debug)]
@@ -414,39 +412,6 @@ impl TenantTable {
         }
     }
 
-    /// The flows of a tenant are to be placed anew, since it has twice as many as when they were, or half.
-    fn misplace(&mut self, number: u32) {
-        let tenant = &mut self.all[number as usize];
-        tenant.note_placed();
-        if !tenant.is_misplaced {
-            tenant.is_misplaced = true;
-            self.misplaced.push(number);
-        }
-    }
-
-    /// There is an event: whether the flows of some tenants are to be placed anew now. That is so once there were so many events
-    /// that it is [worth](LOOKED_AT) to look at all `flows`.
-    pub(super) fn is_time_to_place(&mut self, flows: usize) -> bool {
-        if self.misplaced.is_empty() {
-            return false;
-        }
-        self.events += 1;
-        self.events as usize > flows / LOOKED_AT
-    }
-
-    /// Whether the flows of a tenant are to be placed anew.
-    pub(super) fn is_misplaced(&self, number: u32) -> bool {
-        self.all[number as usize].is_misplaced
-    }
-
-    /// All flows are in their places.
-    pub(super) fn are_placed(&mut self) {
-        for number in self.misplaced.drain(..) {
-            self.all[number as usize].is_misplaced = false;
-        }
-        self.events = 0;
-    }
-
     /// Recomputes what is kept running; for tests. `active` is the number of active flows of each tenant that has some, `seats` what its
     /// flows hold.
     ///
@@ -470,11 +435,6 @@ impl TenantTable {
 }
 
 impl KnownTenant {
-    /// Its flows are placed, or will be before anything is dispatched.
-    fn note_placed(&mut self) {
-        self.placed = u16::try_from(self.in_fleet).unwrap_or(u16::MAX);
-    }
-
     /// What its active flows weigh together.
     fn weight(&self, allowance: u32) -> WeightSum {
         if self.in_fleet == self.active || self.in_fleet <= allowance {
