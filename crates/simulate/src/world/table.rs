@@ -153,7 +153,7 @@ impl TableRow {
     ///
     /// These are medians, which nearly half of the worlds may exceed by any amount. So the ninth decile is bounded, too: waits of
     /// polite flows as the median, since this bound is for each of their requests, and share errors by
-    /// [`NINTH_DECILE_ERROR`]. Few flows with few requests at a time differ by chance from what they ought to have, by up to a
+    /// a quarter. Few flows with few requests at a time differ by chance from what they ought to have, by up to a
     /// fifth in one of ten worlds. A flow that starves has an error of 1, and waits for as long as the world lasts.
     pub fn faults(&self) -> Vec<String> {
         let name = self.kind.name();
