@@ -10,15 +10,17 @@
 //! unavoidable, if it is of the same kind and at least four fifths of the harm; otherwise the find says "in part". It is played with an ideal server, too, which divides seats at each moment: a find is unexplained if it is avoidable and
 //! does no harm there. Requests are as wide as the gateway estimates at most, or with `--any-width` as wide as the
 //! level. `--one-name` leaves each attacker one name. `--simplify` leaves out of each find what it does not
-//! need to do harm. `--climb N` is the number of evaluations from one random attack on, `--worst N` how many
-//! worlds are printed as JSON for each kind of client (1), and `--write DIRECTORY` writes them there. `--check` fails if an attack is beyond the
+//! need to do harm. `--climb N` is the number of evaluations from one random attack on, `--first N` the number of the first climb (0), to go on where another
+//! run has ended or to see one find again, `--worst N` how many
+//! worlds are printed as JSON for each kind of client (1), and `--write DIRECTORY` writes them there. `--play DIRECTORY` searches nothing, and prints the harm
+//! to the victims of the worlds that are there. `--check` fails if an attack is beyond the
 //! bounds. The same numbers give the same finds.
 
 use std::{
     env,
     error::Error,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
     sync::Mutex,
@@ -27,27 +29,32 @@ use std::{
 };
 
 use fairgate_simulate::world::{
+    World,
     arrival_table::{ClientLine, ComparedWorld},
     judge::UnavoidablePart,
-    search::{Find, SearchOptions, Victim, climb},
+    search::{Find, Harm, SearchOptions, Victim, climb},
 };
 
 struct Options {
     evaluations: u64,
+    first: u64,
     search: SearchOptions,
     worst: usize,
     threads: u32,
     write: Option<PathBuf>,
+    play: Option<PathBuf>,
     check: bool,
 }
 
 fn options() -> Result<Options, String> {
     let mut options = Options {
         evaluations: 10_000,
+        first: 0,
         search: SearchOptions::default(),
         worst: 1,
         threads: 2,
         write: None,
+        play: None,
         check: false,
     };
     let mut arguments = env::args().skip(1);
@@ -59,19 +66,21 @@ fn options() -> Result<Options, String> {
         };
         match argument.as_str() {
             "--evaluations" => options.evaluations = number(&value()?)?,
+            "--first" => options.first = number(&value()?)?,
             "--seed" => options.search.seed = number(&value()?)?,
             "--climb" => options.search.climb = number(&value()?)?,
             "--worst" => options.worst = number(&value()?)?,
             "--threads" => options.threads = number(&value()?)?,
             "--tenant-weight" => options.search.tenant_weight = number(&value()?)?,
             "--write" => options.write = Some(value()?.into()),
+            "--play" => options.play = Some(value()?.into()),
             "--any-width" => options.search.any_width = true,
             "--one-name" => options.search.one_name = true,
             "--simplify" => options.search.simplify = true,
             "--check" => options.check = true,
             other => {
                 return Err(format!(
-                    "{other}: unknown; there are --evaluations N, --seed N, --climb N, --worst N, --threads N, --tenant-weight C, --any-width, --one-name, --simplify, --write DIRECTORY and --check"
+                    "{other}: unknown; there are --evaluations N, --seed N, --first N, --climb N, --worst N, --threads N, --tenant-weight C, --any-width, --one-name, --simplify, --write DIRECTORY, --play DIRECTORY and --check"
                 ));
             }
         }
@@ -87,14 +96,14 @@ fn number<N: FromStr>(text: &str) -> Result<N, String> {
 /// Climbs until the evaluations are done; worst first.
 fn search(options: &Options) -> Vec<Find> {
     let climbs = options.evaluations.div_ceil(options.search.climb.into());
-    let next = AtomicU64::new(0);
+    let next = AtomicU64::new(options.first);
     let found = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..options.threads.max(1) {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= climbs {
+                    if number >= options.first + climbs {
                         return;
                     }
                     let find = climb(&options.search, number);
@@ -155,6 +164,27 @@ fn show(find: &Find, options: &Options) -> Result<(), String> {
     fs::write(&path, text + "\n").map_err(|error| failed(&error))
 }
 
+/// Prints the harm that the worlds in `directory` do to their victims.
+fn play(directory: &Path, tenant_weight: f64) -> Result<(), String> {
+    let failed = |path: &Path, error: &dyn Error| format!("{}: {error}", path.display());
+    let files = fs::read_dir(directory).map_err(|error| failed(directory, &error))?;
+    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+    paths.sort();
+    for path in paths {
+        let text = fs::read_to_string(&path).map_err(|error| failed(&path, &error))?;
+        let world: World = serde_json::from_str(&text).map_err(|error| failed(&path, &error))?;
+        let harm = Harm::in_world(&world, tenant_weight);
+        println!(
+            "{:<60} waits {:>7.2}, share {:>6.2}, refusals {:>6.2}",
+            path.file_name().unwrap_or_default().display(),
+            harm.waits,
+            harm.share,
+            harm.refusals,
+        );
+    }
+    Ok(())
+}
+
 /// How many finds are so, and the harm of the worst of them.
 fn counted(finds: &[&Find], is_so: impl Fn(&Find) -> bool) -> (usize, f64) {
     let harms = finds.iter().filter(|find| is_so(find));
@@ -170,6 +200,15 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(directory) = &options.play {
+        return match play(directory, options.search.tenant_weight) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(mistake) => {
+                eprintln!("{mistake}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let found = search(&options);
     println!("\nThe worst attacks on each kind of client:");
     for victim in Victim::ALL {

@@ -2,7 +2,8 @@
 
 use super::victim::Victim;
 use crate::world::{
-    Bursts, DEFAULT_TENANT_WEIGHT, FlowNames, FlowSpec, LevelShape, Service, World, kinds::Draw,
+    Bursts, DEFAULT_TENANT_WEIGHT, FlowNames, FlowSpec, LevelShape, Service, Tenant, World,
+    kinds::Draw,
 };
 use fairgate_core::{
     apf::{borrowing::LevelLimits, units::Seats},
@@ -11,7 +12,7 @@ use fairgate_core::{
 
 const MILLI: f64 = 0.001;
 
-/// The most attackers in a world; each is a tenant.
+/// The most attackers in a world.
 const MOST_ATTACKERS: usize = 3;
 
 /// About so many requests come in a world, unless it would be shorter or longer than these seconds.
@@ -26,14 +27,38 @@ const MOST_FINAL_SEATS: Seats = 10;
 pub struct Attack {
     /// The limit of the level, in seats.
     pub seats: Seats,
+    /// Its queues.
+    pub queues: Queues,
     /// Whether requests may be wider than what the gateway estimates, up to the whole level.
     pub any_width: bool,
     /// The client that is watched.
     pub victim: Victim,
+    /// Whether the first attacker is of the same tenant as the client that is watched.
+    pub same_tenant: bool,
     /// Whether there is also an elephant that is neither attacker nor watched.
     pub elephant: bool,
     /// One to three.
     pub attackers: Vec<Attacker>,
+}
+
+/// The queues of the level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    /// How many there are.
+    pub count: u32,
+    /// How many of them a flow may use.
+    pub hand_size: u32,
+    /// How many requests wait in each at most.
+    pub length_limit: u32,
+}
+
+impl Queues {
+    /// As many and as long as in most of Kubernetes' suggested levels.
+    const USUAL: Self = Self {
+        count: 64,
+        hand_size: 8,
+        length_limit: 50,
+    };
 }
 
 /// One attacker: a closed loop of threads.
@@ -41,6 +66,8 @@ pub struct Attack {
 pub struct Attacker {
     threads: u32,
     names: FlowNames,
+    /// Whose the requests are.
+    tenant: AttackerTenant,
     width: (Seats, Seats),
     /// How long most requests take, in seconds.
     short: f64,
@@ -55,6 +82,17 @@ pub struct Attacker {
     additional_latency: f64,
 }
 
+/// Whose the requests of an attacker are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AttackerTenant {
+    /// A tenant of its own.
+    Own,
+    /// The first attacker, too.
+    First,
+    /// Each name is a tenant.
+    EachName,
+}
+
 impl Attack {
     /// Any attack on `victim`.
     pub fn draw(random: &mut Random, victim: Victim, any_width: bool) -> Self {
@@ -66,8 +104,10 @@ impl Attack {
         let count = draw.number(1, 3);
         Self {
             seats,
+            queues: draw.queues(),
             any_width,
             victim,
+            same_tenant: draw.random.percent(20),
             elephant: draw.random.percent(50),
             attackers: (0..count).map(|_| draw.attacker(widest)).collect(),
         }
@@ -100,8 +140,16 @@ impl Attack {
         self
     }
 
-    /// This attack with one thing less, in every way: without an attacker, without the elephant, or with an attacker that
-    /// behaves as others do in one respect.
+    /// Whether the victim's part of the level is what its kind expects, however many names the attackers invent: they have not more
+    /// than one tenant each, and not that of the victim.
+    #[cfg(test)]
+    pub(super) fn leaves_the_victim_its_part(&self) -> bool {
+        let tenants = |attacker: &Attacker| attacker.tenant != AttackerTenant::EachName;
+        !self.same_tenant && self.attackers.iter().all(tenants)
+    }
+
+    /// This attack with one thing less, in every way: without an attacker, without the elephant, with the usual queues, or with an
+    /// attacker that behaves as others do in one respect.
     pub(super) fn simpler(&self) -> Vec<Self> {
         let mut all = Vec::new();
         let mut add = |attack: Self| {
@@ -120,6 +168,14 @@ impl Attack {
             elephant: false,
             ..self.clone()
         });
+        add(Self {
+            queues: Queues::USUAL,
+            ..self.clone()
+        });
+        add(Self {
+            same_tenant: false,
+            ..self.clone()
+        });
         for place in 0..self.attackers.len() {
             for property in 0..PROPERTIES {
                 let mut attack = self.clone();
@@ -133,7 +189,7 @@ impl Attack {
     fn change(&mut self, draw: &mut Draw) {
         let place = draw.random.within(0..self.attackers.len() as u64);
         let place = usize::try_from(place).unwrap_or(0);
-        match draw.number(0, 19) {
+        match draw.number(0, 21) {
             0 if self.attackers.len() < MOST_ATTACKERS => {
                 self.attackers.push(draw.attacker(self.widest()));
             }
@@ -150,6 +206,8 @@ impl Attack {
                     attacker.final_seats = attacker.final_seats.min(widest.final_seats);
                 }
             }
+            4 => self.queues = draw.queues(),
+            5 => self.same_tenant = !self.same_tenant,
             _ => {
                 let widest = self.widest();
                 draw.change(&mut self.attackers[place], widest);
@@ -159,7 +217,11 @@ impl Attack {
 
     /// The world of this attack: the victim comes first. It lasts about 15 000 requests.
     pub fn world(&self, seed: u64) -> World {
-        let mut flows = vec![self.victim.client(self.seats, self.widest().seats)];
+        let mut victim = self.victim.client(self.seats, self.widest().seats);
+        if self.same_tenant {
+            victim.tenant = first_attacker();
+        }
+        let mut flows = vec![victim];
         if self.elephant {
             let service = Service::exponential(20.0 * MILLI);
             flows.push(FlowSpec::closed("elephant", 2 * self.seats, service, 0.0));
@@ -175,9 +237,9 @@ impl Attack {
             seed,
             level: LevelShape {
                 seats: self.seats,
-                queues: 64,
-                hand_size: 8,
-                queue_length_limit: 50,
+                queues: self.queues.count,
+                hand_size: self.queues.hand_size,
+                queue_length_limit: self.queues.length_limit,
                 limits: Vec::new(),
                 tenant_weight: DEFAULT_TENANT_WEIGHT,
             },
@@ -200,6 +262,7 @@ impl Attacker {
             7 => self.patience = None,
             8 => self.bursts = None,
             9 => (self.final_seats, self.additional_latency) = (0, 0.0),
+            10 => self.tenant = AttackerTenant::Own,
             _ => {}
         }
     }
@@ -210,29 +273,63 @@ impl Attacker {
         } else {
             Service::constant(self.short)
         };
-        let name = format!("attacker-{number}");
+        let tenant = match self.tenant {
+            AttackerTenant::Own => Tenant::Own,
+            AttackerTenant::First if number == 0 => Tenant::Own,
+            AttackerTenant::First => first_attacker(),
+            AttackerTenant::EachName => Tenant::EachName,
+        };
         FlowSpec {
             width: self.width,
             names: self.names,
+            tenant,
             patience_seconds: self.patience,
             bursts: self.bursts,
             final_seats: self.final_seats,
             additional_latency_seconds: self.additional_latency,
-            ..FlowSpec::closed(name, self.threads, service, self.think)
+            ..FlowSpec::closed(attacker_name(number), self.threads, service, self.think)
         }
     }
+}
+
+fn attacker_name(number: usize) -> String {
+    format!("attacker-{number}")
+}
+
+fn first_attacker() -> Tenant {
+    Tenant::Named(attacker_name(0))
 }
 
 impl Draw {
     /// The limit of a level. Where widths are limited, only large levels have wide requests.
     fn level(&mut self, any_width: bool) -> Seats {
-        self.limit(6, if any_width { 32 } else { 96 })
+        let least = if self.random.percent(10) { 1 } else { 6 };
+        self.limit(least, if any_width { 32 } else { 96 })
+    }
+
+    /// The usual queues or, one time in three, fewer or shorter ones, which attackers can fill.
+    fn queues(&mut self) -> Queues {
+        if self.random.percent(67) {
+            return Queues::USUAL;
+        }
+        let (count, hand_size) = [(64, 8), (16, 4), (4, 2), (1, 1)][self.place(4)];
+        Queues {
+            count,
+            hand_size,
+            length_limit: [1, 5, 50][self.place(3)],
+        }
+    }
+
+    /// One of so many places.
+    fn place(&mut self, places: u32) -> usize {
+        usize::try_from(self.number(0, places - 1)).unwrap_or(0)
     }
 
     fn attacker(&mut self, widest: Widest) -> Attacker {
         let mut attacker = Attacker {
             threads: 1,
             names: FlowNames::One,
+            tenant: AttackerTenant::Own,
             width: (1, 1),
             short: 0.0,
             long_part: 0.0,
@@ -272,11 +369,18 @@ impl Draw {
                 let bursts = self.bursts();
                 attacker.bursts = self.random.percent(40).then_some(bursts);
             }
-            _ => {
+            9 => {
                 let final_seats = self.number(1, widest.final_seats);
                 let holds = self.random.percent(30);
                 attacker.final_seats = if holds { final_seats } else { 0 };
                 attacker.additional_latency = if holds { self.millis(1.0, 200.0) } else { 0.0 };
+            }
+            _ => {
+                attacker.tenant = match self.number(0, 9) {
+                    0..7 => AttackerTenant::Own,
+                    7 | 8 => AttackerTenant::First,
+                    _ => AttackerTenant::EachName,
+                };
             }
         }
     }
@@ -325,7 +429,7 @@ impl Draw {
 }
 
 /// How many properties of an attacker are drawn.
-const PROPERTIES: u32 = 10;
+const PROPERTIES: u32 = 11;
 
 /// The most seats of one request.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@
 mod attack;
 mod victim;
 
-pub use attack::{Attack, Attacker};
+pub use attack::{Attack, Attacker, Queues};
 pub use victim::{VICTIM, Victim};
 
 use super::{
@@ -111,8 +111,9 @@ impl Harm {
         if !client.judged {
             return Self::default();
         }
-        let owed = client.ideal_seats.min(client.seats[0]).max(1e-9);
-        let missing = if client.within_share {
+        let owed = client.ideal_seats.min(client.seats[0]);
+        // Who got nothing with the original either, as all its requests were refused, is owed nothing.
+        let missing = if client.within_share && owed > 0.0 {
             (1.0 - client.seats[1] / owed).max(0.0)
         } else {
             0.0
@@ -326,6 +327,9 @@ mod tests {
             for number in 0..50 {
                 let mut attack = Attack::draw(&mut random, victim, number % 2 == 0);
                 attack = attack.changed(&mut random);
+                if !attack.leaves_the_victim_its_part() {
+                    continue;
+                }
                 let world = attack.world(1);
                 let ideal = crate::world::ideal::ideal(&world);
                 assert!(ideal[0].within_share, "{world:?}: {ideal:?}");
