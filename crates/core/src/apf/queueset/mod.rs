@@ -306,7 +306,7 @@ impl<W: Copy> QueueSet<W> {
         if self.is_full(slot, queuing) {
             match self.take_place(slot, &arriving, may_wait, events) {
                 Some(free) => slot = free,
-                None => return self.refuse(RejectReason::QueueFull),
+                None => return self.start_or_refuse(arriving, slot, events),
             }
         }
         let index = self.insert(arriving, slot);

@@ -16,9 +16,14 @@
 //! have to pay for. Some waiting requests are drawn at random, which finds a flow the more likely the more it has waiting, and
 //! the longest line found is remembered for the next time. What is drawn changes nothing about the two conditions.
 //!
+//! Nobody needs a place who does not wait: a request of a flow that has none waiting starts if it is next among those that fit into free
+//! seats, however full its queue is.
+//!
 //! Not here: the bound itself (`queueLengthLimit`), which is [`QueueSet::is_full`].
 
-use super::{ArrivingRequest, QueueSet, QueueSetEvents, tenants::Weight};
+use super::{
+    Admission, ArrivingRequest, Phase, QueueSet, QueueSetEvents, RejectReason, tenants::Weight,
+};
 use crate::{apf::spec::Semantics, random::Random};
 
 /// So many of the level's requests are drawn each time, and so many if none of them is of a line that is long enough.
@@ -63,6 +68,39 @@ impl<W: Copy> QueueSet<W> {
             return None;
         }
         Some(self.refuse_newest(self.longest, events))
+    }
+
+    /// A request has no place to wait in. In Improved it may start all the same if its flow has none waiting and it fits into free
+    /// seats, which wider requests cannot use: it is served now if it would be, had it a place.
+    #[cold]
+    pub(super) fn start_or_refuse(
+        &mut self,
+        arriving: ArrivingRequest<W>,
+        slot: u32,
+        events: &mut QueueSetEvents<W>,
+    ) -> Admission {
+        let may_start = self.semantics == Semantics::Improved
+            && self.fits(self.width(&arriving.work))
+            && self.sums.seats_in_use < self.limit
+            && !self.has_waiting(arriving.hash);
+        if !may_start {
+            return self.refuse(RejectReason::QueueFull);
+        }
+        let index = self.insert(arriving, slot);
+        self.line_up(index);
+        self.dispatch(Some(index), events);
+        if self.entries.at(index).phase == Phase::Waiting {
+            self.quit_line(index);
+            self.entries.remove(index);
+            return self.refuse(RejectReason::QueueFull);
+        }
+        events.queue_length = Some(1);
+        Admission::Execute(self.entries.id(index))
+    }
+
+    fn has_waiting(&self, hash: u64) -> bool {
+        let flow = self.flows.find(hash);
+        flow.is_some_and(|flow| self.flows.at(flow).waiting > 0)
     }
 
     /// Looks for a line that is at least so long and has its part of what waits; `longest` is its flow then.

@@ -135,6 +135,27 @@ fn a_flow_with_none_waiting_takes_the_place_of_the_newest_request_of_the_longest
 }
 
 #[test]
+fn a_request_that_fits_into_free_seats_is_not_refused_because_wider_ones_fill_its_queue() {
+    let mut set: QueueSet<u32> = QueueSet::new(Semantics::Improved, queues(1, 1, 1), 4, Time::ZERO);
+    let events = &mut QueueSetEvents::default();
+    let mut arrive = |waiter, flow, seats| {
+        let work = Work::seats(seats);
+        let request = ArrivingRequest {
+            work,
+            ..request(waiter, flow, flow)
+        };
+        set.arrive(at(1), request, events)
+    };
+    assert!(matches!(arrive(0, ELEPHANT, 3), Admission::Execute(_)));
+    assert!(matches!(arrive(1, ELEPHANT, 3), Admission::Wait(_)));
+    assert!(matches!(arrive(2, MOUSE, 1), Admission::Execute(_)));
+    let refused = Admission::Reject(RejectReason::QueueFull);
+    assert_eq!(arrive(3, 3, 1), refused, "no seat is free");
+    let summary = set.summary();
+    assert_eq!((summary.waiting, summary.counters.rejected), (1, 1));
+}
+
+#[test]
 fn in_compatible_a_full_queue_refuses_whoever_comes() {
     let mut level = FullLevel::new(Semantics::Compatible, 6, &[(ELEPHANT, 1, 6)]);
     assert_eq!(level.arrive(MOUSE, 2), Outcome::Refused);
