@@ -32,8 +32,11 @@ impl<W: Copy> QueueSet<W> {
     pub(super) fn follow_flows(&mut self, elapsed: Nanos) {
         // Where a request waits, a flow is active.
         let all = self.sums.seats_in_use;
-        let advancing = all.saturating_sub(self.sums.catching_up);
-        let mut work = SeatSeconds::product(advancing, elapsed).units();
+        let mut work = SeatSeconds::product(all, elapsed).units();
+        let behind = all.min(self.sums.catching_up);
+        let behind = SeatSeconds::product(behind, elapsed).units();
+        let most = SeatSeconds::product(self.limit, LONGEST_BURST).units();
+        work -= self.virtual_time.stands_still_for(behind, work, most);
         if self.lingering.displaced() > 0 {
             // More seats are counted than there are: each for the part that it has of those.
             let part = u128::from(work) * u128::from(self.seats_in_use()) / u128::from(all.max(1));

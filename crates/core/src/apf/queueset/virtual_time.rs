@@ -12,6 +12,9 @@ const EPOCH: u64 = u64::MAX / 2;
 const DUE: u64 = EPOCH + EPOCH / 2;
 /// A request of more work than this is implausible.
 const IMPLAUSIBLE: u64 = EPOCH / 100;
+/// Of all work, flows that are far behind may receive this part (1 / n) while it stands still. Any part would do against starvation; with a
+/// smaller one, polite flows wait longer beside others that have saved, with a greater one the others get less of their shares.
+const STANDS_STILL: u64 = 8;
 
 /// The virtual clock of a queue set.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +22,8 @@ pub(super) struct VirtualTime {
     r: SeatSeconds,
     /// Work of all active flows together by which it has not advanced yet, in units of seat-seconds: less than one for each.
     undivided: u64,
+    /// How much flows that are far behind it may still receive before it advances for that, too, in units of seat-seconds.
+    standstill: u64,
 }
 
 impl VirtualTime {
@@ -53,6 +58,16 @@ impl VirtualTime {
     /// So much work of all active flows together, in units of seat-seconds, is less than one unit for each: it counts the next time.
     pub(super) fn keep_undivided(&mut self, work: u64) {
         self.undivided = work;
+    }
+
+    /// Active flows have received `work`, of which those that are far behind it received `behind`. Returns how much of the latter does
+    /// not advance it: all of it, but a bounded part of all work over any longer time, and at most `most` at once.
+    pub(super) fn stands_still_for(&mut self, behind: u64, work: u64, most: u64) -> u64 {
+        let may = self.standstill.saturating_add(work / STANDS_STILL);
+        let may = may.min(most);
+        let still = behind.min(may);
+        self.standstill = may - still;
+        still
     }
 
     pub(super) fn check_plausible(total_work: SeatSeconds) {
@@ -101,5 +116,24 @@ impl<W: Copy> QueueSet<W> {
         for position in 0..self.deck.len() {
             self.settle(self.deck[position]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_far_behind_hold_virtual_time_for_a_bounded_part_of_all_work() {
+        let mut time = VirtualTime::default();
+        let mut still = || time.stands_still_for(800, 800, 2_000);
+        let all: u64 = (0..1_000).map(|_| still()).sum();
+        assert_eq!(all, 100 * 1_000);
+        // What they do not use is kept, but not for ever.
+        let nothing: u64 = (0..1_000)
+            .map(|_| time.stands_still_for(0, 800, 2_000))
+            .sum();
+        assert_eq!(nothing, 0);
+        assert_eq!(time.stands_still_for(5_000, 5_000, 2_000), 2_000);
     }
 }
