@@ -115,7 +115,7 @@ pub struct RequestContext {
     /// The user, once authenticated.
     pub user: OnceCell<Arc<User>>,
     /// UIDs of the matching FlowSchema and its level, for the reply's headers.
-    pub flow_uids: OnceCell<FlowUids>,
+    pub flow_uids: OnceCell<Arc<FlowUids>>,
     /// How far the request got.
     pub progress: Cell<RequestProgress>,
     /// Whether the request was not carried out, although it held a seat: a layer inside flow control refused it, it ended before it

@@ -291,7 +291,7 @@ mod tests {
             schema: HeaderValue::from_static("s"),
             level: HeaderValue::from_static("l"),
         };
-        assert!(context.flow_uids.set(uids).is_ok());
+        assert!(context.flow_uids.set(uids.into()).is_ok());
         let mut reply = reply(&refusal, &context);
         add_flow_uids(reply.headers_mut(), &context);
         let headers = reply.headers();

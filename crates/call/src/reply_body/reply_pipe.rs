@@ -69,8 +69,9 @@ struct PipeState {
     source: Option<ResponseSource>,
     /// The rest of a response of the gateway that holds nothing any more.
     made: Option<MadeBody>,
-    /// Frames that were read but not yet sent to the client.
-    spooled: VecDeque<Frame<Bytes>>,
+    /// Frames that were read but not yet sent to the client. `None` until there are some: the end of an empty queue takes a
+    /// hundred instructions.
+    spooled: Option<VecDeque<Frame<Bytes>>>,
     held: Option<SpoolShare>,
     /// What the client gets after the spooled frames.
     error: Option<BodyError>,
@@ -119,7 +120,7 @@ impl<H: UpstreamGuard> ReplyPipe<H> {
             state: RefCell::new(PipeState {
                 source: Some(source),
                 made: None,
-                spooled: VecDeque::new(),
+                spooled: None,
                 held: None,
                 error: None,
                 reader: None,
@@ -211,7 +212,7 @@ impl ReplyPipe {
     pub fn is_unread(&self) -> bool {
         let state = self.state.borrow();
         state.made.as_ref().is_some_and(|made| !made.is_end())
-            || state.held.is_some() && (state.source.is_some() || !state.spooled.is_empty())
+            || state.held.is_some() && (state.source.is_some() || state.has_spooled())
     }
 
     /// The user in whose part of the spool a part of the reply is, if that user may have no more.
@@ -239,7 +240,7 @@ impl ReplyPipe {
         let mut state = self.state.borrow_mut();
         let given = state.given;
         // Of what the client's connection has taken, nothing can be freed.
-        let is_empty = state.spooled.is_empty() && state.made.is_none();
+        let is_empty = !state.has_spooled() && state.made.is_none();
         let idle = !state.has_unread_frame || is_empty;
         let lag = &mut state.lag;
         let taken = given - std::mem::replace(&mut lag.seen, given);
@@ -313,7 +314,7 @@ impl ReplyPipe {
     /// Whether the response has ended, and the client has all of it.
     pub(super) fn is_end_stream(&self) -> bool {
         let state = self.state.borrow();
-        state.spooled.is_empty()
+        !state.has_spooled()
             && state.error.is_none()
             && state.unwanted.is_none()
             && state.made.as_ref().is_none_or(MadeBody::is_end)
@@ -330,7 +331,8 @@ impl ReplyPipe {
 
     pub(super) fn size_hint(&self) -> SizeHint {
         let state = self.state.borrow();
-        let ahead = state.spooled.iter().filter_map(Frame::data_ref);
+        let ahead = state.spooled.iter().flatten();
+        let ahead = ahead.filter_map(Frame::data_ref);
         let ahead: u64 = ahead.map(|data| data.len() as u64).sum();
         if let Some(made) = &state.made {
             return made.size_hint();
@@ -498,12 +500,19 @@ impl PipeState {
         if let Some(held) = &mut self.held {
             held.take(cost(&frame));
         }
-        self.spooled.push_back(frame);
+        self.spooled.get_or_insert_default().push_back(frame);
         true
     }
 
+    /// Whether there are frames for the client that were read already.
+    fn has_spooled(&self) -> bool {
+        self.spooled
+            .as_ref()
+            .is_some_and(|spooled| !spooled.is_empty())
+    }
+
     fn take_spooled(&mut self) -> Option<Frame<Bytes>> {
-        let frame = self.spooled.pop_front()?;
+        let frame = self.spooled.as_mut()?.pop_front()?;
         if let Some(held) = &mut self.held {
             held.give_back(cost(&frame));
         }
@@ -549,7 +558,7 @@ impl PipeState {
 
     /// Discards what is spooled. What the client's connection has taken stays there, and is still counted.
     fn forget_spooled(&mut self) {
-        self.spooled = VecDeque::new();
+        self.spooled = None;
         if let Some(held) = &mut self.held {
             held.give_back_all();
         }

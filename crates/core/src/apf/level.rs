@@ -119,6 +119,14 @@ impl<W> Default for Decisions<W> {
     }
 }
 
+impl<W> Decisions<W> {
+    /// Whether there is nothing to deliver to others.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.dispatched.is_empty() && self.blocked.is_empty() && self.replaced.is_none()
+    }
+}
+
 impl<W> Level<W> {
     /// The same level, for one core: its clones and tickets are counted in memory that the clones of `self` do not touch.
     #[must_use]

@@ -109,32 +109,55 @@ impl Dealer {
         hand
     }
 
+    /// How many cards a hand has.
+    pub(crate) const fn hand_size(self) -> u32 {
+        self.hand_size
+    }
+
+    /// The card at one place of the hand of the flow of this hash, the first at 0. Takes fewer steps than to deal all.
+    ///
+    /// # Panics
+    ///
+    /// If the hand has no such place.
+    pub(crate) fn card(self, hash: u64, place: usize) -> u32 {
+        let mut remainders = [0; MAX_HAND];
+        self.draw(hash, &mut remainders[..=place]);
+        let [earlier @ .., drawn] = &remainders[..=place] else {
+            return 0;
+        };
+        among_all(*drawn, earlier)
+    }
+
     /// Deals into `cards` the first `cards.len()` cards of the hand, at most a whole hand.
     ///
     /// Cards beyond the hand are left as they are.
     pub(crate) fn deal_into(self, hash: u64, cards: &mut [u32]) {
         let count = cards.len().min(self.hand_size as usize);
         let mut remainders = [0_u32; MAX_HAND];
+        self.draw(hash, &mut remainders[..count]);
+        for (i, slot) in cards[..count].iter_mut().enumerate() {
+            *slot = among_all(remainders[i], &remainders[..i]);
+        }
+    }
+
+    /// Draws the first cards of a hand, each as its place among the queues that are not dealt yet.
+    fn draw(self, hash: u64, remainders: &mut [u32]) {
         let mut rest = hash;
         let mut left = self.queues;
-        for remainder in &mut remainders[..count] {
+        for remainder in remainders {
             #[expect(clippy::cast_possible_truncation, reason = "less than `left`")]
             let drawn = (rest % u64::from(left)) as u32;
             *remainder = drawn;
             rest /= u64::from(left);
             left -= 1;
         }
-        for (i, slot) in cards[..count].iter_mut().enumerate() {
-            // `remainders[i]` counts among the queues not dealt yet; step over those that are.
-            let mut card = remainders[i];
-            for &earlier in remainders[..i].iter().rev() {
-                if card >= earlier {
-                    card += 1;
-                }
-            }
-            *slot = card;
-        }
     }
+}
+
+/// The queue that is `drawn` among those not dealt yet: steps over those that are.
+fn among_all(drawn: u32, earlier: &[u32]) -> u32 {
+    let step = |card, &earlier| if card >= earlier { card + 1 } else { card };
+    earlier.iter().rev().fold(drawn, step)
 }
 
 /// The queues dealt to one flow; a slice of distinct queue numbers.
@@ -165,6 +188,17 @@ mod tests {
 
     fn hand(queues: u32, hand_size: u32, hash: u64) -> Vec<u32> {
         Dealer::new(queues, hand_size).unwrap().deal(hash).to_vec()
+    }
+
+    #[test]
+    fn one_card_is_that_of_the_whole_hand() {
+        for (queues, hand_size) in [(1, 1), (2, 2), (16, 4), (128, 6), (16, 15)] {
+            let dealer = Dealer::new(queues, hand_size).unwrap();
+            for hash in [0, 1, u64::MAX, 0xf4de_3bd4_2ccd_f6b7, 0x987a_b3ff_9c0b_346e] {
+                let cards = (0..hand_size as usize).map(|place| dealer.card(hash, place));
+                assert_eq!(dealer.deal(hash).to_vec(), cards.collect::<Vec<_>>());
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use super::{
-    core_policy::CorePolicy,
+    core_policy::{CorePolicy, FlowFacts},
     gate::Gate,
     queued::{QueuedRequest, overdue_at},
     seat::{Hold, Seat},
@@ -37,13 +37,13 @@ pub(super) enum AdmissionOutcome {
 /// A request as the dispatcher knows it, and the policy under which it arrived.
 struct NewRequest<'a> {
     call: &'a Call,
-    policy: Arc<CorePolicy>,
+    policy: &'a Arc<CorePolicy>,
     flow: Flow,
+    /// What the core knows of its FlowSchema.
+    facts: &'a FlowFacts,
     waiter: Waiter,
     /// When it arrived at the gate.
     now: Time,
-    /// The time until which it may wait in a queue.
-    until: Time,
     /// Whether it has taken the place of another request.
     replaces: bool,
 }
@@ -61,11 +61,11 @@ impl Gate {
         let now = self.now();
         let flow = policy.view.policy().classify(&call.digest);
         // Before the request arrives: its width decides whether it fits.
-        let work = self.estimate(now, call, &policy, &flow);
+        let facts = policy.flow(flow.schema);
+        let work = self.estimate(now, call, &policy, &flow, facts);
         // Before the request arrives: once it waits, another core may grant it a seat at any time, and the
         // message names this entry.
         let waiter = self.waiters.borrow_mut().insert(&call.digest, now);
-        let until = wait_deadline(call.received, call.deadline, policy.request_timeout);
         let mut out = Decisions::default();
         // Who would then be refused after all must not take the place of another.
         let may_wait = || call.request.body().may_wait(&call.digest.user);
@@ -76,16 +76,16 @@ impl Gate {
         self.deliver(out);
 
         if let Some(length) = queue_length {
-            let cells = policy.cells(flow.schema);
-            cells.queue_length.observe(f64::from(length));
+            let queue_length = &facts.cells.queue_length;
+            queue_length.observe(f64::from(length));
         }
         let request = NewRequest {
             call,
-            policy,
+            policy: &policy,
             flow,
+            facts,
             waiter,
             now,
-            until,
             replaces,
         };
         self.decide(arrival, &request)
@@ -98,9 +98,9 @@ impl Gate {
         arrival: Arrival<Waiter>,
         request: &NewRequest<'_>,
     ) -> AdmissionOutcome {
-        let policy = &*request.policy;
+        let policy = request.policy;
         let observes = policy.enforcement == Enforcement::Observe;
-        let cells = policy.cells(request.flow.schema);
+        let cells = &request.facts.cells;
         match arrival {
             Arrival::Execute(ticket) => {
                 cells.dispatched.increment();
@@ -134,7 +134,7 @@ impl Gate {
     /// Counts a request, which the dispatcher no longer knows, as rejected.
     fn refuse(self: &Rc<Self>, reason: RejectReason, request: &NewRequest<'_>) -> AdmissionOutcome {
         let NewRequest { policy, flow, .. } = request;
-        let cells = policy.cells(flow.schema);
+        let cells = &request.facts.cells;
         cells.rejected(reason).increment();
         cells.wait_refused.observe(0.0);
         if policy.enforcement == Enforcement::Observe {
@@ -148,14 +148,20 @@ impl Gate {
     }
 
     /// Estimates what a request costs, and records its flow and cost.
-    fn estimate(&self, now: Time, call: &Call, policy: &CorePolicy, flow: &Flow) -> Work {
+    fn estimate(
+        &self,
+        now: Time,
+        call: &Call,
+        policy: &CorePolicy,
+        flow: &Flow,
+        facts: &FlowFacts,
+    ) -> Work {
         let cap = policy.view.width_cap(flow.level);
         let (work, watchers) =
             self.flow_control()
                 .estimates()
                 .estimate(now, &call.digest.info, policy.estimator, cap);
-        let facts = policy.flow(flow.schema);
-        let cells = policy.cells(flow.schema);
+        let cells = &facts.cells;
         cells.seats.observe(f64::from(work.max_seats()));
         if let Some(watchers) = watchers {
             cells.watch_count.observe(f64::from(watchers));
@@ -163,7 +169,7 @@ impl Gate {
         let context = &call.context;
         let _ = context.trace.schema.set(Arc::clone(&facts.schema));
         let _ = context.trace.level.set(Arc::clone(&facts.level));
-        let _ = context.flow_uids.set(facts.uids.clone());
+        let _ = context.flow_uids.set(Arc::clone(&facts.uids));
         context.trace.initial_seats.set(work.initial_seats);
         context.seats.set(ExecutionSeats {
             width: work.initial_seats,
@@ -178,15 +184,13 @@ impl Gate {
     }
 
     fn seat(self: &Rc<Self>, hold: Hold, request: &NewRequest<'_>) -> Seat {
-        let policy = &request.policy;
-        let schema = request.flow.schema;
-        let level = policy.view.policy().schemas()[schema.0 as usize].level;
+        let is_exempt = request.policy.view.is_exempt(request.flow.level);
         Seat::new(
             Rc::clone(self),
             hold,
-            !policy.view.is_exempt(level),
+            !is_exempt,
             request.waiter,
-            Arc::clone(policy.cells(schema)),
+            Arc::clone(&request.facts.cells),
             &request.call.digest,
             &request.call.context,
             request.call.kind,
@@ -209,9 +213,11 @@ impl Gate {
             let has_room = call.request.body().may_wait(&call.digest.user);
             (has_room, request.policy.max_queued)
         };
+        let timeout = request.policy.request_timeout;
+        let until = wait_deadline(call.received, call.deadline, timeout);
         let queued = Box::new(QueuedRequest {
             gate: Rc::clone(self),
-            policy: Arc::clone(&request.policy),
+            policy: Arc::clone(request.policy),
             schema: request.flow.schema,
             waiter: request.waiter,
             place: Some(place),
@@ -219,9 +225,7 @@ impl Gate {
             context: Rc::clone(&request.call.context),
             kind: request.call.kind,
             since: request.now,
-            timer: Box::pin(tokio::time::sleep_until(
-                self.clock().instant(request.until),
-            )),
+            timer: Box::pin(tokio::time::sleep_until(self.clock().instant(until))),
         });
         // The limit of waiting requests over all levels is checked last, because only here it is certain that
         // the request has to wait: most requests never touch the counter that all cores share.

@@ -70,7 +70,7 @@ pub struct FlowFacts {
     /// Name of its level.
     pub level: Arc<str>,
     /// UIDs of schema and level, ready to be put into headers.
-    pub uids: FlowUids,
+    pub uids: Arc<FlowUids>,
 }
 
 impl PolicyFlows {
@@ -143,10 +143,10 @@ impl CorePolicy {
             cells: Arc::clone(cells),
             schema: Arc::from(&*schema.name),
             level: Arc::from(&*level.name),
-            uids: FlowUids {
+            uids: Arc::new(FlowUids {
                 schema: uid_header(&schema.uid),
                 level: uid_header(&level.uid),
-            },
+            }),
         }
     }
 }

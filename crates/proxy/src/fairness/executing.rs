@@ -130,8 +130,9 @@ where
         let list = self
             .is_list
             .then(|| ListObserver::new(info, reply.status(), reply.headers()))
-            .flatten();
-        let guard = SeatGuard::new(seat, Rc::clone(&self.context), list);
+            .flatten()
+            .map(Box::new);
+        let guard = SeatGuard::new(seat, list);
         let contended = guard.contended_seat();
         match reply.body_mut().hold_upstream(guard) {
             Ok(pipe) => monitor_reply(contended, &pipe),

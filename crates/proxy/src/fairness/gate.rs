@@ -172,7 +172,16 @@ impl Gate {
 
     /// Delivers decisions about other requests: to those of this core directly, to others by their core's
     /// mailbox, with one wake-up per core.
+    #[inline]
     pub(super) fn deliver(self: &Rc<Self>, out: Decisions<Waiter>) {
+        // Most events concern nobody else.
+        if !out.is_empty() {
+            self.deliver_some(out);
+        }
+    }
+
+    #[inline(never)]
+    fn deliver_some(self: &Rc<Self>, out: Decisions<Waiter>) {
         if !out.blocked.is_empty() {
             let policy = self.policy.borrow();
             for schema in &out.blocked {

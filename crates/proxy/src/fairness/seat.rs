@@ -110,9 +110,14 @@ impl Seat {
         !self.is_seated && self.shadowed.is_none()
     }
 
-    /// How long the request has been executing.
+    /// How long the request has been executing, as of the last reading of the clock in this turn.
     pub fn elapsed(&self) -> Duration {
-        self.gate.now().since(self.since)
+        self.gate.turn().since(self.since)
+    }
+
+    /// Notes for the trace how long the request has been executing.
+    fn note_executed(&self) {
+        self.context.trace.executed(self.elapsed());
     }
 
     /// The gate of its core.
@@ -186,8 +191,7 @@ pub(super) fn observe_execution(cells: &FlowCells, kind: RequestKind, took: Dura
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // Who ends an execution has mostly just read the clock for the trace.
-        let took = self.gate.turn().since(self.since);
+        let took = self.elapsed();
         let access = Access::of(&self.digest.info.verb);
         self.gate.cells.executing(access).leave();
         // Before the seats, so that what is charged to servers is never more than the seats in use.
@@ -205,16 +209,15 @@ impl Drop for Seat {
 /// Holds the seat of an ordinary request until the upstream is done with it.
 pub(super) struct SeatGuard {
     seat: Option<Seat>,
-    context: Rc<RequestContext>,
-    list: Option<ListObserver>,
+    /// In a box, because few requests are lists, and the guard of each request is copied.
+    list: Option<Box<ListObserver>>,
     abandoned: Option<AbandonedRequest>,
 }
 
 impl SeatGuard {
-    pub(super) fn new(seat: Seat, context: Rc<RequestContext>, list: Option<ListObserver>) -> Self {
+    pub(super) fn new(seat: Seat, list: Option<Box<ListObserver>>) -> Self {
         Self {
             seat: Some(seat),
-            context,
             list,
             abandoned: None,
         }
@@ -246,7 +249,7 @@ impl UpstreamGuard for SeatGuard {
 
     fn client_disconnected(&mut self) -> Option<u64> {
         let seat = self.seat.as_ref()?;
-        self.context.trace.executed(seat.elapsed());
+        seat.note_executed();
         // A request past its time limit does not continue.
         self.abandoned = seat.abandon().filter(|_| !seat.time_left().is_zero());
         self.abandoned.as_ref().map(AbandonedRequest::bytes)
@@ -257,14 +260,14 @@ impl UpstreamGuard for SeatGuard {
             return;
         };
         match self.abandoned.take() {
-            None => self.context.trace.executed(seat.elapsed()),
+            None => seat.note_executed(),
             Some(mut abandoned) if how != BodyEnd::Abandoned => abandoned.ended(),
             Some(_) => {}
         }
         self.record_list(&seat, how == BodyEnd::Complete);
         let is_known = match how {
             BodyEnd::Complete => true,
-            BodyEnd::Failed => !self.context.client_body_failed.get(),
+            BodyEnd::Failed => !seat.context.client_body_failed.get(),
             BodyEnd::Abandoned => false,
         };
         if !is_known && !std::thread::panicking() {
@@ -275,7 +278,7 @@ impl UpstreamGuard for SeatGuard {
     fn made(&mut self, is_read: bool) {
         // The upstream does not work on it, so the seat is free even if the client disconnects.
         if let Some(seat) = self.seat.take() {
-            self.context.trace.executed(seat.elapsed());
+            seat.note_executed();
             self.record_list(&seat, is_read);
         }
     }

@@ -517,14 +517,15 @@ impl<W: Copy> QueueSet<W> {
 
     /// The queue of the flow's hand with the least waiting work; ties rotate.
     fn choose_queue(&mut self, dealer: Dealer, hash: u64) -> u32 {
-        let hand = dealer.deal(hash);
-        let cards = hand.as_slice();
-        let offset = usize::try_from(self.enqueued % cards.len() as u64).unwrap_or(0);
+        let offset = self.enqueued % u64::from(dealer.hand_size());
+        let offset = usize::try_from(offset).unwrap_or(0);
         self.enqueued = self.enqueued.wrapping_add(1);
         if self.sums.waiting == 0 {
             // All are equal.
-            return self.deck[cards[offset] as usize];
+            return self.deck[dealer.card(hash, offset) as usize];
         }
+        let hand = dealer.deal(hash);
+        let cards = hand.as_slice();
         let (before, from) = cards.split_at(offset);
         let mut best = NONE;
         let mut least = SeatSeconds::MAX;

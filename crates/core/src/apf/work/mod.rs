@@ -69,6 +69,10 @@ impl Work {
 
     /// The work of the phase that lingers.
     pub(crate) fn final_work(&self) -> SeatSeconds {
+        // Of most requests nothing lingers, and each is asked several times.
+        if self.final_seats == 0 {
+            return SeatSeconds::ZERO;
+        }
         SeatSeconds::product(self.final_seats, self.additional_latency)
     }
 
