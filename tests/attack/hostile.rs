@@ -48,7 +48,9 @@ pub(crate) struct HostileRequest {
     pub(crate) name: &'static str,
     pub(crate) method: Method,
     pub(crate) path: Cow<'static, str>,
-    pub(crate) content_type: &'static str,
+    pub(crate) content_type: Cow<'static, str>,
+    /// A further header.
+    pub(crate) more: Option<(&'static str, Cow<'static, str>)>,
     pub(crate) body: Bytes,
     pub(crate) codes: &'static [u16],
 }
@@ -154,6 +156,11 @@ impl Responses {
         self.by_code.values().sum()
     }
 
+    /// Requests of this name may be left without a response: the gateway may close their connections.
+    pub(crate) fn may_lose(&mut self, name: &str) {
+        self.lost.retain(|lost| !lost.starts_with(name));
+    }
+
     /// Why the first request that has no response has none.
     pub(crate) fn lost(&self) -> Option<&str> {
         self.lost.first().map(String::as_str)
@@ -170,9 +177,11 @@ impl Responses {
         let begun = now();
         let sending = async {
             let mut client = Client::connect(address, is_http2).await?;
-            let body = (request.content_type, request.body.clone());
-            let method = request.method.clone();
-            let sent = client.send_body(method, &request.path, Some(user), body);
+            let more = request.more.as_ref().map(|(name, value)| (*name, &**value));
+            let headers = [("content-type", &*request.content_type)];
+            let headers: Vec<_> = headers.into_iter().chain(more).collect();
+            let head = (request.method.clone(), &*request.path, Some(user));
+            let sent = client.send_with(head, &headers, request.body.clone());
             read(sent.await?).await
         };
         let HostileRequest { name, codes, .. } = request;
