@@ -42,6 +42,9 @@ pub(crate) fn lower_priority() {
 /// machine does.
 const TOO_BUSY: [u16; 2] = [429, 504];
 
+/// What is refused as HTTP, before anybody knows that the client expects a `Status`: an unknown `Expect`, a head that is too long.
+const WITHOUT_STATUS: [u16; 2] = [417, 431];
+
 /// A request, and the codes of its responses besides [`TOO_BUSY`].
 #[derive(Clone)]
 pub(crate) struct HostileRequest {
@@ -189,6 +192,7 @@ impl Responses {
             Ok(Ok((code, status))) => {
                 *self.by_code.entry(code).or_default() += 1;
                 let is_clear = code < 400
+                    || WITHOUT_STATUS.contains(&code)
                     || status["kind"] == "Status" && status["code"].as_u64() == Some(code.into());
                 if !is_clear || !TOO_BUSY.contains(&code) && !codes.contains(&code) {
                     self.unclear.push(format!("{name}: {code} {status}"));
