@@ -40,6 +40,7 @@ mod hard_bodies;
 mod heads;
 mod http1;
 mod ignored_policies;
+mod long_heads;
 mod noise;
 mod params;
 mod policies;
@@ -86,6 +87,7 @@ fn attacks() -> Vec<Attack> {
         admin::ATTACKS,
         strangers::ATTACKS,
         http1::ATTACKS,
+        long_heads::ATTACKS,
         burst::ATTACKS,
         noise::ATTACKS,
         policies::ATTACKS,

@@ -348,7 +348,8 @@ fn merge(name: &'static str, path: String, patch: &Value) -> HostileRequest {
         name,
         method: Method::PATCH,
         path: Cow::Owned(path),
-        content_type: "application/merge-patch+json",
+        content_type: "application/merge-patch+json".into(),
+        more: None,
         body: patch.to_string().into(),
         codes: &[200],
     }

@@ -64,7 +64,8 @@ fn requests() -> Vec<HostileRequest> {
         name,
         method: Method::POST,
         path: path.into(),
-        content_type: JSON,
+        content_type: JSON.into(),
+        more: None,
         body: Bytes::from(body.to_string()),
         codes,
     };

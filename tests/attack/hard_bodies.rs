@@ -122,7 +122,8 @@ fn post(
         name,
         method: Method::POST,
         path: path.into(),
-        content_type,
+        content_type: content_type.into(),
+        more: None,
         body,
         codes,
     }

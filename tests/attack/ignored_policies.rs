@@ -38,7 +38,8 @@ fn play(users: usize) -> Outcome {
             name: "a forbidden object",
             method: Method::POST,
             path: HASTY.into(),
-            content_type: JSON,
+            content_type: JSON.into(),
+            more: None,
             body: object.to_string().into(),
             // Denied, or not evaluated in time; never created.
             codes: &[422, 504],
@@ -51,7 +52,8 @@ fn play(users: usize) -> Outcome {
         name: "load of the attacker's own",
         method: Method::POST,
         path: WIDGETS.into(),
-        content_type: JSON,
+        content_type: JSON.into(),
+        more: None,
         body: resource("Widget", json!({"l": [], "data": entries}))
             .to_string()
             .into(),

@@ -396,7 +396,18 @@ impl Client {
         user: Option<&str>,
         (content_type, body): (&str, Bytes),
     ) -> Result<http::Response<Incoming>, String> {
-        let request = self.request(method, path, user, (content_type, body));
+        let headers = [("content-type", content_type)];
+        self.send_with((method, path, user), &headers, body).await
+    }
+
+    /// The same with these headers, without those that are empty.
+    pub(crate) async fn send_with(
+        &mut self,
+        (method, path, user): (Method, &str, Option<&str>),
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<http::Response<Incoming>, String> {
+        let request = self.request((method, path, user), headers, body);
         let sent = match self {
             Self::Http1(sender) => match sender.ready().await {
                 Ok(()) => sender.send_request(request).await,
@@ -409,10 +420,9 @@ impl Client {
 
     fn request(
         &self,
-        method: Method,
-        path: &str,
-        user: Option<&str>,
-        (content_type, body): (&str, Bytes),
+        (method, path, user): (Method, &str, Option<&str>),
+        headers: &[(&str, &str)],
+        body: Bytes,
     ) -> Request<Full<Bytes>> {
         let mut request = Request::builder().method(method);
         request = match self {
@@ -422,8 +432,8 @@ impl Client {
         if let Some(user) = user {
             request = request.header("authorization", format!("Bearer {user}"));
         }
-        if !content_type.is_empty() {
-            request = request.header("content-type", content_type);
+        for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
+            request = request.header(*name, *value);
         }
         request.body(Full::from(body)).unwrap()
     }

@@ -142,7 +142,7 @@ async fn take_turns(
 
 async fn one_turn(address: SocketAddr, request: HostileRequest) -> Result<(), String> {
     let mut client = Client::connect(address, false).await?;
-    let body = (request.content_type, request.body.clone());
+    let body = (&*request.content_type, request.body.clone());
     let sent = client.send_body(request.method, &request.path, Some(VICTIM), body);
     let response = sent.await?;
     let status = response.status().as_u16();
@@ -216,7 +216,8 @@ pub(crate) fn create(
         name,
         method: Method::POST,
         path: path.into(),
-        content_type: JSON,
+        content_type: JSON.into(),
+        more: None,
         body: object.to_string().into(),
         codes,
     }

@@ -74,7 +74,8 @@ fn play(users: usize) -> Outcome {
         name,
         method: Method::POST,
         path: TEXTS.into(),
-        content_type: JSON,
+        content_type: JSON.into(),
+        more: None,
         body: resource("Text", json!({"s": text})).to_string().into(),
         codes,
     };

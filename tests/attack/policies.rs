@@ -240,7 +240,8 @@ fn costly() -> Vec<HostileRequest> {
         name,
         method: Method::POST,
         path: Cow::Borrowed(path),
-        content_type: "application/json",
+        content_type: JSON.into(),
+        more: None,
         body: body.into(),
         // Denied, or allowed.
         codes: &[201, 422],
@@ -305,7 +306,8 @@ fn stored(clients: HostileClients) -> Outcome {
             name: "a small patch",
             method: Method::PATCH,
             path: WIDE.into(),
-            content_type: MERGE,
+            content_type: MERGE.into(),
+            more: None,
             body,
             // Where all else is busy for long, the time for a request may pass before its object is read.
             codes: &[200, 503],

@@ -118,7 +118,8 @@ fn long_map() -> HostileRequest {
         name: "a long object",
         method: Method::POST,
         path: MAPS.into(),
-        content_type: JSON,
+        content_type: JSON.into(),
+        more: None,
         body: map.to_string().into(),
         codes: &[201],
     }

@@ -10,7 +10,7 @@ use crate::{
     negotiate::{MEDIA_TYPES, Media},
     status_error::StatusError,
 };
-use fairgate_gotext::media_type;
+use fairgate_gotext::{LONGEST_MEDIA_TYPE, media_type};
 
 /// The media type of a body that is no patch.
 ///
@@ -68,10 +68,11 @@ impl PatchType {
 ///
 /// 415.
 pub fn patch_type(content_type: &str) -> Result<PatchType, StatusError> {
-    let is_routed = content_type.split(',').any(|one| {
-        let name = one.split(';').next().unwrap_or_default().trim();
-        PatchType::named(name).is_some()
-    });
+    let is_routed = content_type.len() <= LONGEST_MEDIA_TYPE
+        && content_type.split(',').any(|one| {
+            let name = one.split(';').next().unwrap_or_default().trim();
+            PatchType::named(name).is_some()
+        });
     if !is_routed {
         return Err(StatusError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -108,7 +109,9 @@ fn handled_patch_type(content_type: &str, types: &[PatchType]) -> Result<PatchTy
         Some(end) if end > 0 => &content_type[..end],
         _ => content_type,
     };
-    let found = PatchType::named(name).filter(|found| types.contains(found));
+    // As for the types of other bodies.
+    let is_short = content_type.len() <= LONGEST_MEDIA_TYPE;
+    let found = PatchType::named(name).filter(|found| is_short && types.contains(found));
     found.ok_or_else(|| unsupported_patch(types))
 }
 
@@ -123,6 +126,18 @@ mod tests {
         assert_eq!(body_media(with_parameter).unwrap(), Media::Json);
         for unknown in ["application/cbor", "application/json; charset", ";"] {
             assert!(body_media(unknown).is_err(), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_type_that_is_longer_than_any_is_not_looked_through() {
+        let parameters = |length: usize| {
+            let apply = PatchType::Apply.media_type();
+            format!("{apply}{}", ";a=1".repeat((length - apply.len()) / 4))
+        };
+        for read in [patch_type, custom_patch_type] {
+            assert!(read(&parameters(LONGEST_MEDIA_TYPE)).is_ok());
+            assert!(read(&parameters(LONGEST_MEDIA_TYPE + 8)).is_err());
         }
     }
 

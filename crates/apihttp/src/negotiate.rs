@@ -92,6 +92,10 @@ impl Output {
     };
 }
 
+/// The longest `Accept` that is looked through. Clients send less than a thousand bytes, and may send as many as a head has: hundreds of
+/// thousands of clauses, which are sorted, would take longer than others can wait for the thread. A longer one accepts nothing.
+pub const LONGEST_ACCEPT: usize = 16 << 10;
+
 /// What a path can produce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Produces {
@@ -155,6 +159,9 @@ fn first_accepted(
             ..Output::JSON
         });
     }
+    if accept.len() > LONGEST_ACCEPT {
+        return Err(none_accepted());
+    }
     for clause in clauses(accept) {
         for media in MEDIA {
             if let Some((form, pretty)) = clause.accepts(media, produces)
@@ -183,12 +190,15 @@ fn routed(accept: &str, produces: Produces) -> bool {
     if accept.is_empty() {
         return true;
     }
-    accept.split(',').any(|clause| {
-        let name = clause.split(';').next().unwrap_or_default().trim();
-        name == "*/*"
-            || Media::named(name).is_some()
-            || (produces == Produces::Collections && STREAM_TYPES.contains(&name))
-    })
+    // The handler refuses those that are too long.
+    let is_long = accept.len() > LONGEST_ACCEPT;
+    is_long
+        || accept.split(',').any(|clause| {
+            let name = clause.split(';').next().unwrap_or_default().trim();
+            name == "*/*"
+                || Media::named(name).is_some()
+                || (produces == Produces::Collections && STREAM_TYPES.contains(&name))
+        })
 }
 
 fn no_route(produces: Produces) -> StatusError {
@@ -321,6 +331,21 @@ mod tests {
         output(accept, produces, &Query::default(), "")
             .ok()
             .map(|output| (output.media, output.form))
+    }
+
+    #[test]
+    fn an_accept_that_is_longer_than_any_accepts_nothing() {
+        let clauses = |length: usize| "a/b,".repeat(length / 4 - 1) + "*/*,";
+        let [longest, longer] = [LONGEST_ACCEPT, LONGEST_ACCEPT + 4].map(clauses);
+        let query = Query::default();
+        assert!(output(&longest, Produces::Objects, &query, "").is_ok());
+        assert!(custom_output(&longest, &query, "").is_ok());
+        for refused in [
+            output(&longer, Produces::Objects, &query, ""),
+            custom_output(&longer, &query, ""),
+        ] {
+            assert_eq!(refused.unwrap_err().code, 406);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub mod time;
 mod utf8;
 
 pub use duration::{DurationError, GoDuration, parse_duration, parse_nanoseconds};
-pub use media_type::media_type;
+pub use media_type::{LONGEST as LONGEST_MEDIA_TYPE, media_type};
 pub use number::{NumberError, atoi, parse_int, parse_uint};
 pub use quote::{Quoted, QuotedBytes, QuotedChar, TimeQuoted, is_printable, write_escaped};
 pub use utf8::{push_utf8, utf8_text};

@@ -2,13 +2,20 @@
 
 use std::collections::BTreeMap;
 
+/// The longest header that is read. Those of clients have less than a hundred bytes.
+pub const LONGEST: usize = 16 << 10;
+
 /// The media type of a header `Content-Type`, in lower case; none if the header is malformed, also in a parameter. What parameters say does
 /// not matter to servers.
 ///
-/// Costs `O(n log n)` in the length of the header, which clients may make as long as a whole head.
+/// A header of more than [`LONGEST`] bytes counts as malformed, unlike in Go: clients may make it as long as a whole head, and reading one with
+/// thousands of parameters would take longer than others can wait for the thread.
 ///
 /// Source: Go 1.26 `mime/mediatype.go`.
 pub fn media_type(header: &str) -> Option<String> {
+    if header.len() > LONGEST {
+        return None;
+    }
     let (name, mut rest) = header.split_at(header.find(';').unwrap_or(header.len()));
     let name = name.to_lowercase();
     let name = name.trim();
@@ -102,16 +109,17 @@ fn token(text: &str) -> (&str, &str) {
 mod tests {
     use super::*;
 
-    /// Comparing each parameter with each, or looking from each at the end of the header, would take longer than anybody waits for a test.
     #[test]
-    fn many_parameters_are_read_in_linear_time() {
-        let parameters: Vec<String> = (0..170_000).map(|n| format!(";{n:05x}=1")).collect();
-        let many = format!("application/json{}", parameters.concat());
-        assert_eq!(media_type(&many).as_deref(), Some("application/json"));
-        assert_eq!(media_type(&(many + ";00000=2")), None);
-        let end = ";a=1".repeat(130_000) + &"\u{a0}".repeat(260_000);
-        let spaces = format!("application/json{end}");
-        assert_eq!(media_type(&spaces).as_deref(), Some("application/json"));
+    fn a_header_that_is_too_long_is_malformed() {
+        let parameters: Vec<String> = (0..2_000).map(|n| format!(";{n:05x}=")).collect();
+        let many = format!("application/json{}1", parameters.join("1"));
+        let spaces = |length: usize| format!("{many}{}", " ".repeat(length - many.len()));
+        assert_eq!(
+            media_type(&spaces(LONGEST)).as_deref(),
+            Some("application/json")
+        );
+        assert_eq!(media_type(&format!("{many};00000=2")), None);
+        assert_eq!(media_type(&spaces(LONGEST + 1)), None);
     }
 
     #[test]

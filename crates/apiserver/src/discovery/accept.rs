@@ -8,6 +8,8 @@
 //!
 //! Not here: YAML and protobuf. A clause that requests the aggregated form in one of these is ignored.
 
+use fairgate_apihttp::negotiate::LONGEST_ACCEPT;
+
 /// A form of aggregated discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum AggregatedVersion {
@@ -30,6 +32,9 @@ impl AggregatedVersion {
 
     /// The form that an `Accept` header requests; `None` for the plain documents.
     pub(crate) fn accepted(accept: &str) -> Option<Self> {
+        if accept.len() > LONGEST_ACCEPT {
+            return None;
+        }
         let mut clauses: Vec<(f64, u8, Self)> = accept.split(',').filter_map(clause).collect();
         // Both sorts are stable: equal clauses stay in the order of the header.
         clauses.sort_by_key(|(_, wildcards, _)| *wildcards);

@@ -25,7 +25,7 @@ use crate::{
     route::Route,
 };
 use fairgate_apihttp::{
-    negotiate::{self, Output, Produces, is_pretty},
+    negotiate::{self, LONGEST_ACCEPT, Output, Produces, is_pretty},
     query::Query,
     request::ApiRequest,
     status_error::StatusError,
@@ -317,6 +317,9 @@ pub(super) fn v3_format(accept: &str) -> Option<OpenApiFormat> {
 fn openapi_format(accept: &str, protobuf: [&str; 2]) -> Option<OpenApiFormat> {
     if accept.is_empty() {
         return Some(OpenApiFormat::Json);
+    }
+    if accept.len() > LONGEST_ACCEPT {
+        return None;
     }
     accept.split(',').find_map(
         |clause| match clause.split(';').next().unwrap_or_default().trim() {

@@ -267,12 +267,24 @@ impl ClientBody {
                 self.end(Rest::Failed);
                 return Poll::Ready(Err(BodyError::Client(error)));
             }
+            None if self.is_reset() => {
+                self.end(Rest::Failed);
+                return Poll::Ready(Err(BodyError::Abandoned));
+            }
             None => {
                 self.end(Rest::Done);
                 return Poll::Ready(Ok(None));
             }
         }
         Poll::Ready(Ok(Some(bytes)))
+    }
+
+    /// Whether nothing more comes although the client has not ended the body. hyper takes a reset with the reason `NO_ERROR` for the end,
+    /// as it is where a server has responded early. Of a client it means what any reset does: what has arrived is not all.
+    fn is_reset(&self) -> bool {
+        let is_unended = |rest: &Rest| matches!(rest, Rest::Unread(rest) if !rest.is_end_stream());
+        // Only streams of HTTP/2 have windows.
+        self.windows().is_some() && is_unended(&self.rest)
     }
 
     /// Nothing more comes.
@@ -394,6 +406,10 @@ impl Body for ClientBody {
                     Poll::Ready(Some(Err(error))) => {
                         this.rest = Rest::Failed;
                         Poll::Ready(Some(Err(BodyError::Client(error))))
+                    }
+                    Poll::Ready(None) if this.is_reset() => {
+                        this.rest = Rest::Failed;
+                        Poll::Ready(Some(Err(BodyError::Abandoned)))
                     }
                     Poll::Ready(None) => {
                         this.rest = Rest::Done;

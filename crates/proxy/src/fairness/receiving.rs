@@ -168,13 +168,21 @@ mod tests {
     use std::{convert::Infallible, future::poll_fn};
 
     use bytes::Bytes;
-    use fairgate_call::{ClientBody, ReadAheadBudget};
+    use fairgate_base::account::ByteBudget;
+    use fairgate_call::{ClientBody, ReadAheadBudget, StreamWindows};
     use fairgate_core::digest::User;
     use http::{Request, Response};
     use http_body_util::{BodyExt as _, Empty};
-    use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-    use hyper_util::rt::TokioIo;
+    use hyper::{
+        body::Incoming,
+        server::conn::{http1, http2},
+        service::service_fn,
+    };
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+    use fairgate_call::BodyError;
+    use h2::SendStream;
 
     use super::*;
 
@@ -251,6 +259,85 @@ mod tests {
         client.write_all(head.as_bytes()).await.unwrap();
         client.write_all(&vec![b'x'; length]).await.unwrap();
         (found.recv().await.unwrap(), client)
+    }
+
+    /// A stream over HTTP/2 whose client has sent these bytes of its body, and not its end. The length of the body may be stated.
+    async fn unended(
+        sent: &'static [u8],
+        length: Option<usize>,
+    ) -> (ClientBody, SendStream<Bytes>) {
+        let (client, server) = tokio::io::duplex(1 << 16);
+        let (bodies, mut found) = tokio::sync::mpsc::unbounded_channel();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let _ = bodies.send(request.into_body());
+            std::future::pending::<Result<Response<Empty<Bytes>>, Infallible>>()
+        });
+        tokio::spawn(
+            http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(server), service),
+        );
+        let (mut requests, connection) = h2::client::handshake(client).await.unwrap();
+        tokio::spawn(connection);
+        let mut request = Request::post("http://gate/");
+        if let Some(length) = length {
+            request = request.header("content-length", length);
+        }
+        let request = request.body(()).unwrap();
+        let (_, mut stream) = requests.send_request(request, false).unwrap();
+        stream.send_data(Bytes::from_static(sent), false).unwrap();
+        let budget = ReadAheadBudget::new(1 << 20, SHORT_BODY, SHORT_BODY);
+        let windows = StreamWindows::new(ByteBudget::new(1 << 20), 1 << 16);
+        let body = ClientBody::incoming(found.recv().await.unwrap(), Some(budget));
+        (body.on_stream_of(&windows), stream)
+    }
+
+    /// Whether a body is whole, once its client has ended it so. Before that it is not.
+    async fn is_whole_after(
+        length: Option<usize>,
+        end: impl FnOnce(&mut SendStream<Bytes>),
+    ) -> Result<bool, BodyError> {
+        let (mut body, mut stream) = unended(b"12345678", length).await;
+        let user = User::default();
+        while body.ahead_bytes() < 8 {
+            let polled = poll_fn(|cx| {
+                let polled = body.poll_receive(cx, &user, SHORT_BODY, |_| true);
+                Poll::Ready(polled)
+            });
+            assert!(polled.await.is_pending(), "there is no end yet");
+            tokio::task::yield_now().await;
+        }
+        assert!(!body.has_arrived());
+        end(&mut stream);
+        poll_fn(|cx| body.poll_receive(cx, &user, SHORT_BODY, |_| true)).await
+    }
+
+    #[tokio::test]
+    async fn a_body_over_http2_is_whole_when_the_stream_has_ended_and_not_before() {
+        for length in [None, Some(8)] {
+            let whole = is_whole_after(length, |stream| {
+                stream.send_data(Bytes::new(), true).unwrap()
+            });
+            assert!(whole.await.unwrap());
+            let whole = is_whole_after(length, |stream| {
+                stream.send_trailers(http::HeaderMap::new()).unwrap();
+            });
+            assert!(whole.await.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_whose_stream_is_reset_is_incomplete_whatever_the_reason() {
+        use h2::Reason;
+        for reason in [Reason::CANCEL, Reason::NO_ERROR, Reason::INTERNAL_ERROR] {
+            for length in [None, Some(8), Some(9)] {
+                let whole = is_whole_after(length, |stream| stream.send_reset(reason));
+                assert!(whole.await.is_err(), "{reason:?}, {length:?}");
+            }
+            // The same if a request that has its seat reads it.
+            let (body, mut stream) = unended(b"12345678", None).await;
+            stream.send_reset(reason);
+            assert!(body.collect().await.is_err(), "{reason:?}");
+        }
     }
 
     #[tokio::test]

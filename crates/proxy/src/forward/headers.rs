@@ -71,7 +71,7 @@ pub(super) fn outgoing(
     let id = Hyphenated::from_uuid(Uuid::from_u128(call.context.id)).encode_lower(&mut id);
     add_text(&mut lines, &AUDIT_ID, id)?;
     identity.write(call, &mut lines)?;
-    if lines.bytes() > HEAD_BYTES {
+    if lines.exceed(HEAD_BYTES) {
         return Err(Refusal::HeadersTooLarge);
     }
     Ok(())
@@ -280,6 +280,10 @@ mod tests {
     };
 
     fn sent(request: http::request::Builder) -> HeaderMap {
+        outgoing_list(request).unwrap()
+    }
+
+    fn outgoing_list(request: http::request::Builder) -> Result<HeaderMap, Refusal> {
         let inbound = Inbound {
             request: Box::new(request.body(ClientBody::empty()).unwrap()),
             peer: Rc::new(Peer::local()),
@@ -307,12 +311,21 @@ mod tests {
         let host = HeaderValue::from_static("up:1");
         let mut headers = HeaderMap::new();
         let lines = OutgoingLines::List(&mut headers);
-        outgoing(&call, &settings, &identity, Some(&host), lines).unwrap();
-        headers
+        outgoing(&call, &settings, &identity, Some(&host), lines)?;
+        Ok(headers)
     }
 
     fn get() -> http::request::Builder {
         http::Request::get("http://gate/api")
+    }
+
+    /// A server would close the connection, and with it the requests of others.
+    #[test]
+    fn a_head_that_is_too_long_as_it_is_sent_is_refused() {
+        let [plain, coded] = ["a", "\\"].map(|character| character.repeat(900_000));
+        assert!(outgoing_list(get().header("x-long", plain)).is_ok());
+        let refused = outgoing_list(get().header("x-long", coded));
+        assert!(matches!(refused, Err(Refusal::HeadersTooLarge)));
     }
 
     #[test]

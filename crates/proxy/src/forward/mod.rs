@@ -21,6 +21,7 @@ mod connections;
 mod failure_log;
 mod headers;
 pub mod http1;
+mod huffman;
 mod identity_writer;
 mod idle_connections;
 mod lane;

@@ -4,6 +4,11 @@ use fairgate_call::HeaderLines;
 use fairgate_http1::RequestHeaderLines;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::huffman;
+
+/// What the lengths of a name and a value take at most, and how they are sent.
+const MOST_OF_LENGTHS: usize = 8;
+
 /// Where the lines go.
 pub(super) enum OutgoingLines<'a> {
     /// To bytes.
@@ -23,9 +28,23 @@ impl<'a> CountedLines<'a> {
         Self { lines, bytes: 0 }
     }
 
-    /// The size of the lines so far.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// Whether the lines take more than `most` bytes as they are sent. Those of HTTP/2 may be longer than what is counted.
+    pub(super) fn exceed(&self, most: usize) -> bool {
+        let OutgoingLines::List(headers) = &self.lines else {
+            return self.bytes > most;
+        };
+        if self.bytes.saturating_mul(huffman::MOST_TIMES) <= most {
+            return false;
+        }
+        let lines = headers.iter();
+        let encoded: usize = lines
+            .map(|(name, value)| {
+                huffman::encoded_bytes(name.as_str().as_bytes())
+                    + huffman::encoded_bytes(value.as_bytes())
+                    + MOST_OF_LENGTHS
+            })
+            .sum();
+        self.bytes.max(encoded) > most
     }
 
     /// Adds a line whose value is `text`. Returns whether that has only visible ASCII characters; if not, nothing is added.
