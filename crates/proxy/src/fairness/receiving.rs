@@ -315,7 +315,7 @@ mod tests {
     async fn a_body_over_http2_is_whole_when_the_stream_has_ended_and_not_before() {
         for length in [None, Some(8)] {
             let whole = is_whole_after(length, |stream| {
-                stream.send_data(Bytes::new(), true).unwrap()
+                stream.send_data(Bytes::new(), true).unwrap();
             });
             assert!(whole.await.unwrap());
             let whole = is_whole_after(length, |stream| {
