@@ -52,6 +52,12 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
+    /// Whether another waiting request could have used the seats that are free.
+    #[cfg(test)]
+    pub(super) fn keeps_idle(&self) -> bool {
+        self.keeps_idle
+    }
+
     /// So many `seats` are free for so long while requests wait.
     pub(super) fn pass(&mut self, seats: SeatSeconds) {
         if self.keeps_idle {

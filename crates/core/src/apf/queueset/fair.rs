@@ -7,7 +7,7 @@
 //!
 //! - *Virtual time follows.* It is what a flow of weight 1 that always has work has received: it advances by the seats in use
 //!   over the sum of the weights, and is at least the start of what is dispatched in turn. What flows far behind it receive does
-//!   not advance it, so that it stays near the flows that are served. While nothing waits, all flows get their shares and more,
+//!   not advance it, for an eighth of all work at most, so that it stays near the flows that are served. While nothing waits, all flows get their shares and more,
 //!   and it advances by that share at once when something has to wait again.
 //! - *Savings.* A flow that becomes active starts at virtual time, or earlier if it has received less, but no earlier than by what
 //!   its tenant has received, and with at most a [bounded](QueueSet::raise_start) saving. So a new name is behind known flows

@@ -33,7 +33,7 @@ mod tests;
 mod turns;
 mod virtual_time;
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use smallvec::SmallVec;
 
@@ -304,9 +304,9 @@ impl<W: Copy> QueueSet<W> {
             return Admission::Execute(self.entries.id(index));
         }
         if self.is_full(slot, queuing) {
-            match self.take_place(slot, &arriving, may_wait, events) {
-                Some(free) => slot = free,
-                None => return self.start_or_refuse(arriving, slot, events),
+            match self.arrive_at_full_queue(slot, &arriving, may_wait, events) {
+                ControlFlow::Continue(free) => slot = free,
+                ControlFlow::Break(admission) => return admission,
             }
         }
         let index = self.insert(arriving, slot);

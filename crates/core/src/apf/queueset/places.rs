@@ -21,6 +21,8 @@
 //!
 //! Not here: the bound itself (`queueLengthLimit`), which is [`QueueSet::is_full`].
 
+use std::ops::ControlFlow;
+
 use super::{
     Admission, ArrivingRequest, Phase, QueueSet, QueueSetEvents, RejectReason, tenants::Weight,
 };
@@ -37,29 +39,58 @@ const TIMES_AS_LONG: u64 = 2;
 const UNIT: u64 = 1 << 16;
 
 impl<W: Copy> QueueSet<W> {
-    /// Refuses a waiting request for one that arrives and finds its queue, that of the slot `full`, at its limit. Returns the slot
-    /// of the queue in which there is a place now; `None` if the arriving request is to be refused. Nobody is refused for one that then
-    /// may not wait itself, which `may_wait` says. O(1): at most [`MOST_DRAWS`] requests are looked at.
+    /// A request arrives and finds its queue, that of the slot `full`, at its limit. Goes on with the slot of a queue in which there is a place
+    /// for it now, or breaks off with what happens to it. O(1) beside what is dispatched: at most [`MOST_DRAWS`] requests are looked at.
     #[cold]
-    pub(super) fn take_place(
+    pub(super) fn arrive_at_full_queue(
         &mut self,
         full: u32,
         arriving: &ArrivingRequest<W>,
         may_wait: impl FnOnce() -> bool,
         events: &mut QueueSetEvents<W>,
-    ) -> Option<u32> {
+    ) -> ControlFlow<Admission, u32> {
+        let refused = |set: &mut Self| ControlFlow::Break(set.refuse(RejectReason::QueueFull));
         if self.semantics == Semantics::Compatible {
             self.settle(full);
-            return None;
+            return refused(self);
         }
+        let own = self.flows.find(arriving.hash);
+        let own = own.filter(|flow| self.flows.at(*flow).waiting > 0);
+        if let Some(flow) = own {
+            // Flows that fill queues are those that find them full.
+            self.remember_line(flow);
+            return refused(self);
+        }
+        if self.sums.seats_in_use < self.limit && self.fits(self.width(&arriving.work)) {
+            let index = self.insert(*arriving, full);
+            self.line_up(index);
+            self.dispatch(Some(index), events);
+            if self.entries.at(index).phase != Phase::Waiting {
+                events.queue_length = Some(1);
+                return ControlFlow::Break(Admission::Execute(self.entries.id(index)));
+            }
+            // As one that gives up: what was decided with it among those that wait is decided anew.
+            self.quit_line(index);
+            self.entries.remove(index);
+            self.dispatch(None, events);
+        }
+        match self.take_place(arriving, may_wait, events) {
+            Some(slot) => ControlFlow::Continue(slot),
+            None => refused(self),
+        }
+    }
+
+    /// Refuses a waiting request for one that arrives, whose flow has none waiting. Returns the slot of the queue in which there is a place now;
+    /// `None` if the arriving request is to be refused. Nobody is refused for one that then may not wait itself, which `may_wait` says.
+    fn take_place(
+        &mut self,
+        arriving: &ArrivingRequest<W>,
+        may_wait: impl FnOnce() -> bool,
+        events: &mut QueueSetEvents<W>,
+    ) -> Option<u32> {
         let own = self.flows.find(arriving.hash);
         let own = own.filter(|flow| !self.flows.at(*flow).is_idle());
         let weight = match own {
-            Some(flow) if self.flows.at(flow).waiting > 0 => {
-                // Flows that fill queues are those that find them full.
-                self.remember_line(flow);
-                return None;
-            }
             Some(flow) => self.flows.weight_of(flow),
             None => self.flows.weight_of_another(arriving.tenant),
         };
@@ -68,39 +99,6 @@ impl<W: Copy> QueueSet<W> {
             return None;
         }
         Some(self.refuse_newest(self.longest, events))
-    }
-
-    /// A request has no place to wait in. In Improved it may start all the same if its flow has none waiting and it fits into free
-    /// seats, which wider requests cannot use: it is served now if it would be, had it a place.
-    #[cold]
-    pub(super) fn start_or_refuse(
-        &mut self,
-        arriving: ArrivingRequest<W>,
-        slot: u32,
-        events: &mut QueueSetEvents<W>,
-    ) -> Admission {
-        let may_start = self.semantics == Semantics::Improved
-            && self.fits(self.width(&arriving.work))
-            && self.sums.seats_in_use < self.limit
-            && !self.has_waiting(arriving.hash);
-        if !may_start {
-            return self.refuse(RejectReason::QueueFull);
-        }
-        let index = self.insert(arriving, slot);
-        self.line_up(index);
-        self.dispatch(Some(index), events);
-        if self.entries.at(index).phase == Phase::Waiting {
-            self.quit_line(index);
-            self.entries.remove(index);
-            return self.refuse(RejectReason::QueueFull);
-        }
-        events.queue_length = Some(1);
-        Admission::Execute(self.entries.id(index))
-    }
-
-    fn has_waiting(&self, hash: u64) -> bool {
-        let flow = self.flows.find(hash);
-        flow.is_some_and(|flow| self.flows.at(flow).waiting > 0)
     }
 
     /// Looks for a line that is at least so long and has its part of what waits; `longest` is its flow then.

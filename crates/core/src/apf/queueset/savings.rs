@@ -8,7 +8,7 @@
 use super::{QueueSet, tenants::Weight};
 use crate::{apf::units::SeatSeconds, time::Nanos};
 
-/// A flow that is more than so many usual requests behind virtual time does not advance it: if it had saved as much when
+/// For a flow that is more than so many usual requests behind it virtual time may stand still: if it had saved as much when
 /// its line began, and otherwise. The former is [due](super::due).
 pub(super) const SAVED_BEHIND: u64 = 2;
 const FAR_BEHIND: u64 = 4;
@@ -63,7 +63,7 @@ impl<W: Copy> QueueSet<W> {
     /// A request that waited is about to be charged. What a flow receives does not advance virtual time if it is far behind: it
     /// has asked for less than its share, or others have received what they had saved. Otherwise virtual time would run away
     /// from flows that are not served meanwhile, and who comes at virtual time would wait for them. What its tenant has saved is
-    /// bounded, too.
+    /// bounded, too, and so is [for how much](super::virtual_time::VirtualTime::stands_still_for) virtual time stands still.
     pub(super) fn use_savings(&mut self, index: u32, flow: u32) {
         let known = self.flows.at(flow);
         let seats = self.entries.at(index).seats;

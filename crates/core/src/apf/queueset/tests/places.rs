@@ -134,25 +134,79 @@ fn a_flow_with_none_waiting_takes_the_place_of_the_newest_request_of_the_longest
     );
 }
 
+/// A level of so many seats with one queue, and what happens to requests of a flow and of so many seats that arrive, all at a time.
+struct WideLevel {
+    set: QueueSet<u32>,
+    next: u32,
+    /// Requests that were refused for others.
+    replaced: Vec<u32>,
+}
+
+impl WideLevel {
+    fn new(seats: Seats, length: u32) -> Self {
+        let queues = queues(1, length, 1);
+        Self {
+            set: QueueSet::new(Semantics::Improved, queues, seats, Time::ZERO),
+            next: 0,
+            replaced: Vec::new(),
+        }
+    }
+
+    fn arrive(&mut self, flow: u64, seats: Seats) -> Admission {
+        let request = ArrivingRequest {
+            work: Work::seats(seats),
+            ..request(self.next, flow, flow)
+        };
+        self.next += 1;
+        let mut events = QueueSetEvents::default();
+        let admission = self.set.arrive(at(1), request, &mut events);
+        self.replaced.extend(events.replaced);
+        self.set.check_invariants();
+        admission
+    }
+}
+
 #[test]
 fn a_request_that_fits_into_free_seats_is_not_refused_because_wider_ones_fill_its_queue() {
-    let mut set: QueueSet<u32> = QueueSet::new(Semantics::Improved, queues(1, 1, 1), 4, Time::ZERO);
-    let events = &mut QueueSetEvents::default();
-    let mut arrive = |waiter, flow, seats| {
-        let work = Work::seats(seats);
-        let request = ArrivingRequest {
-            work,
-            ..request(waiter, flow, flow)
-        };
-        set.arrive(at(1), request, events)
-    };
-    assert!(matches!(arrive(0, ELEPHANT, 3), Admission::Execute(_)));
-    assert!(matches!(arrive(1, ELEPHANT, 3), Admission::Wait(_)));
-    assert!(matches!(arrive(2, MOUSE, 1), Admission::Execute(_)));
+    let mut level = WideLevel::new(4, 1);
+    assert!(matches!(level.arrive(ELEPHANT, 3), Admission::Execute(_)));
+    assert!(matches!(level.arrive(ELEPHANT, 3), Admission::Wait(_)));
+    assert!(matches!(level.arrive(MOUSE, 1), Admission::Execute(_)));
     let refused = Admission::Reject(RejectReason::QueueFull);
-    assert_eq!(arrive(3, 3, 1), refused, "no seat is free");
-    let summary = set.summary();
+    assert_eq!(level.arrive(3, 1), refused, "no seat is free");
+    let summary = level.set.summary();
     assert_eq!((summary.waiting, summary.counters.rejected), (1, 1));
+}
+
+#[test]
+fn nobody_gives_up_a_place_for_a_request_that_starts_at_once() {
+    let mut level = WideLevel::new(4, 2);
+    assert!(matches!(level.arrive(ELEPHANT, 3), Admission::Execute(_)));
+    for _ in 0..2 {
+        assert!(matches!(level.arrive(ELEPHANT, 3), Admission::Wait(_)));
+    }
+    assert!(matches!(level.arrive(MOUSE, 1), Admission::Execute(_)));
+    assert!(level.replaced.is_empty());
+}
+
+#[test]
+fn a_request_that_fits_but_is_not_next_and_has_no_place_leaves_nothing_behind() {
+    let mut level = WideLevel::new(8, 1);
+    assert!(matches!(level.arrive(ELEPHANT, 3), Admission::Execute(_)));
+    for _ in 0..4 {
+        assert!(matches!(level.arrive(MOUSE, 1), Admission::Execute(_)));
+    }
+    assert!(matches!(level.arrive(ELEPHANT, 3), Admission::Wait(_)));
+    let before = level.set.summary();
+    let refused = Admission::Reject(RejectReason::QueueFull);
+    assert_eq!(level.arrive(MOUSE, 1), refused, "the seat is kept");
+    let after = level.set.summary();
+    assert_eq!(after.counters.rejected, before.counters.rejected + 1);
+    assert_eq!(
+        (after.waiting, after.waiting_seats, after.seats_in_use),
+        (before.waiting, before.waiting_seats, before.seats_in_use)
+    );
+    assert!(!level.set.blocked.keeps_idle(), "nobody could use the seat");
 }
 
 #[test]
