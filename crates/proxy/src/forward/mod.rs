@@ -498,7 +498,7 @@ impl Forwarder {
             let most = call.request.headers().len() + headers::MOST_ADDED;
             // It grows if that is too much to ask for.
             let _ = head.headers_mut().try_reserve(most);
-            let lines = OutgoingLines::List(head.headers_mut());
+            let lines = OutgoingLines::Http2(&mut head);
             headers::outgoing(call, settings, identity, None, lines)?;
             return Ok(RequestHead::Http2(Box::new(head)));
         }

@@ -187,7 +187,7 @@ fn request(
     *request.uri_mut() = target(call, None)?;
     let headers = request.headers_mut();
     let (settings, identity) = (&route.settings, &*forwarder.identity);
-    let lines = OutgoingLines::List(headers);
+    let lines = OutgoingLines::Http1List(headers);
     headers::outgoing(call, settings, identity, Some(&route.host), lines)?;
     let headers = request.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
