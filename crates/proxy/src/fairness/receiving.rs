@@ -266,6 +266,17 @@ mod tests {
         sent: &'static [u8],
         length: Option<usize>,
     ) -> (ClientBody, SendStream<Bytes>) {
+        let budget = ReadAheadBudget::new(1 << 20, SHORT_BODY, SHORT_BODY);
+        unended_within(&budget, &ByteBudget::new(1 << 20), sent, length).await
+    }
+
+    /// The same with these budgets, of what is read ahead and of what may be unread.
+    async fn unended_within(
+        ahead: &Rc<ReadAheadBudget>,
+        unread: &Arc<ByteBudget>,
+        sent: &'static [u8],
+        length: Option<usize>,
+    ) -> (ClientBody, SendStream<Bytes>) {
         let (client, server) = tokio::io::duplex(1 << 16);
         let (bodies, mut found) = tokio::sync::mpsc::unbounded_channel();
         let service = service_fn(move |request: Request<Incoming>| {
@@ -285,9 +296,8 @@ mod tests {
         let request = request.body(()).unwrap();
         let (_, mut stream) = requests.send_request(request, false).unwrap();
         stream.send_data(Bytes::from_static(sent), false).unwrap();
-        let budget = ReadAheadBudget::new(1 << 20, SHORT_BODY, SHORT_BODY);
-        let windows = StreamWindows::new(ByteBudget::new(1 << 20), 1 << 16);
-        let body = ClientBody::incoming(found.recv().await.unwrap(), Some(budget));
+        let windows = StreamWindows::new(Arc::clone(unread), 1 << 16);
+        let body = ClientBody::incoming(found.recv().await.unwrap(), Some(Rc::clone(ahead)));
         (body.on_stream_of(&windows), stream)
     }
 
@@ -337,6 +347,34 @@ mod tests {
             let (body, mut stream) = unended(b"12345678", None).await;
             stream.send_reset(reason);
             assert!(body.collect().await.is_err(), "{reason:?}");
+        }
+    }
+
+    /// A user may have half of each budget, so what one request does not give back the next ones lack.
+    #[tokio::test]
+    async fn what_a_queued_body_has_taken_is_given_back_after_its_stream_is_reset() {
+        use h2::Reason;
+        let user = Arc::new(User::new("alice", [""; 0]));
+        let ahead = ReadAheadBudget::new(20, SHORT_BODY, SHORT_BODY);
+        let unread = ByteBudget::new(1 << 17);
+        for reason in [Reason::CANCEL, Reason::NO_ERROR].repeat(4) {
+            let (mut body, mut stream) =
+                unended_within(&ahead, &unread, b"12345678", Some(9)).await;
+            assert!(body.may_wait(&user), "{reason:?}");
+            body.begin_waiting(&user);
+            while body.ahead_bytes() < 8 {
+                let polled = poll_fn(|cx| Poll::Ready(body.poll_read_ahead(cx))).await;
+                assert!(polled.is_pending(), "there is room: {reason:?}");
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(ahead.used(), 8);
+            assert!(unread.held_by("alice") > 0);
+            stream.send_reset(reason);
+            let read = poll_fn(|cx| body.poll_read_ahead(cx)).await;
+            assert!(read.is_err(), "{reason:?}");
+            assert_eq!(unread.held_by("alice"), 0, "{reason:?}");
+            drop(body);
+            assert_eq!(ahead.used(), 0, "{reason:?}");
         }
     }
 
