@@ -120,7 +120,7 @@ impl Evaluation {
 
     /// What the name of the object is to begin with, if a server generates it and a policy reads it.
     async fn prefix_of_read_name(&self) -> Result<Option<String>, Unevaluated> {
-        // Other content types are refused later.
+        // Other content types come so far only with a dry run, in which the upstream refuses them: those that are too long to be read here do not.
         let Ok(format) = objects::body_format(&self.content_type) else {
             return Ok(None);
         };

@@ -14,6 +14,7 @@ use fairgate_core::{
     digest::{RequestInfo, normalized_path, readable},
     time::Time,
 };
+use fairgate_gotext::LONGEST_MEDIA_TYPE;
 use fairgate_objects::codec::FieldValidation;
 use fairgate_upstream::path::push_segment;
 use http::{Method, StatusCode, header::UPGRADE};
@@ -207,7 +208,7 @@ impl AdmissionSide {
         )
     }
 
-    /// Evaluates a request, and forwards or refuses it.
+    /// Evaluates a request, and forwards or refuses it. In audit mode only one is refused whose media type is too long to be read.
     pub(crate) async fn evaluate<S>(
         self: Rc<Self>,
         mut call: Call,
@@ -252,6 +253,9 @@ impl AdmissionSide {
             is_answered: Rc::default(),
             applied: None,
         };
+        if let Some(refused) = long_media_type(&evaluation) {
+            return self.not_evaluated(refused.into(), call, &evaluation).await;
+        }
         let until = self.deadline(&call, evaluation.started);
         let read = self.read_body(&mut call, &mut evaluation, until).await;
         match self.evaluator.mode {
@@ -427,7 +431,7 @@ impl AdmissionSide {
         let is_dry = evaluation.plan.fidelity == Fidelity::DryRun;
         let format = match verb {
             WriteVerb::Connect => return Ok(()),
-            // The dry run tells what the upstream does not understand.
+            // The dry run tells what the upstream does not understand. It understands a media type of any length, but that was refused.
             _ if is_dry && self.evaluator.mode == AdmissionMode::Enforce => Ok(()),
             WriteVerb::Create | WriteVerb::Update => {
                 objects::body_format(&evaluation.content_type).map(|_| ())
@@ -481,6 +485,22 @@ impl AdmissionSide {
         let (id, started) = (evaluation.id, evaluation.started);
         record_of(&self.evaluator, &evaluation.plan, id, started, end)
     }
+}
+
+/// The refusal of a write whose media type is too long to be read here. A server reads it: forwarded, the write would be carried out, in audit
+/// mode without a verdict, and a server-side apply would be evaluated as another patch. A connection has no body that anybody reads.
+fn long_media_type(evaluation: &Evaluation) -> Option<RefusedRequest> {
+    let content_type = &evaluation.content_type;
+    if content_type.len() <= LONGEST_MEDIA_TYPE {
+        return None;
+    }
+    let read = match evaluation.plan.facts.verb {
+        WriteVerb::Connect => return None,
+        WriteVerb::Patch => patch_type(content_type).map(|_| ()),
+        _ => objects::body_format(content_type).map(|_| ()),
+    };
+    let refused = |error| RefusedRequest::error(&error, reasons::MALFORMED, evaluation.output);
+    read.err().map(refused)
 }
 
 /// What is to be done until `until`.

@@ -4,6 +4,7 @@ use fairgate_admission::AdmissionMode;
 use std::{pin::pin, sync::mpsc};
 
 use bytes::Bytes;
+use fairgate_gotext::LONGEST_MEDIA_TYPE;
 use fairgate_objects::{
     codec::{envelope, protobuf, yaml},
     schema::core_v1,
@@ -64,6 +65,73 @@ fn unknown_content_types_are_refused_only_if_a_policy_may_match() {
             let got = world.send(call).await;
             assert_eq!(got.code, code, "{path} {content_type}: {got:?}");
         }
+    });
+}
+
+/// A server reads the media type however long it is, so what is forwarded would be carried out.
+#[test]
+fn in_either_mode_a_write_whose_media_type_is_too_long_to_be_read_is_refused() {
+    for mode in [AdmissionMode::Audit, AdmissionMode::Enforce] {
+        World::run(|| async {
+            let world = World::new(mode);
+            world.enforce(&[policy("p", " configmaps", "false")]);
+            let map = format!("{MAPS}/m");
+            world.store(&map, json!({"metadata": {"name": "m"}, "data": {}}));
+            for (method, path, kind) in [
+                ("POST", MAPS, "application/json"),
+                ("PUT", &map, "application/json"),
+                ("PATCH", &map, "application/merge-patch+json"),
+                ("PATCH", &map, "application/apply-patch+yaml"),
+                ("DELETE", &map, "application/json"),
+                ("DELETE", MAPS, "application/json"),
+            ] {
+                let long = format!("{kind};a={}", "a".repeat(LONGEST_MEDIA_TYPE));
+                let call = world.call(method, path, &long, "{}".into());
+                let got = world.send(call).await;
+                let found = (got.code, got.reason());
+                assert_eq!(
+                    found,
+                    (415, "admission-malformed"),
+                    "{mode:?} {method} {kind}"
+                );
+                let failure = world.records.all().pop().map(|record| record.failure);
+                assert_eq!(failure.as_deref(), Some("admission-malformed (415)"));
+            }
+            assert!(world.sent().is_empty(), "{:?}", world.targets());
+        });
+    }
+}
+
+/// A dry run of it would be taken for one of an ordinary patch. Where there is a body, that was refused before.
+#[test]
+fn a_server_side_apply_whose_media_type_is_too_long_to_be_read_is_not_tried() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        let mut one = policy("p", " configmaps", "true");
+        one["fidelity"] = json!("dryRun");
+        world.enforce(&[one]);
+        let map = format!("{MAPS}/m");
+        world.store(&map, json!({"metadata": {"name": "m"}, "data": {}}));
+        let apply = "application/apply-patch+yaml";
+        let long = format!("{apply};a={}", "a".repeat(LONGEST_MEDIA_TYPE));
+        let target = format!("{map}?fieldManager=f");
+        let got = world.send(world.call("PATCH", &target, &long, Bytes::new()));
+        let got = got.await;
+        assert_eq!((got.code, got.reason()), (415, "admission-malformed"));
+        assert!(world.sent().is_empty(), "{:?}", world.targets());
+    });
+}
+
+/// Connections to objects have no body, and nothing reads its type.
+#[test]
+fn the_media_type_of_a_connection_may_be_of_any_length() {
+    World::run(|| async {
+        let world = World::new(AdmissionMode::Enforce);
+        world.enforce(&[policy("p", " pods/exec", "true")]);
+        let long = format!("a/b;a={}", "a".repeat(LONGEST_MEDIA_TYPE));
+        let target = "/api/v1/namespaces/ns/pods/p/exec?command=date";
+        let call = world.call("POST", target, &long, Bytes::new());
+        assert_eq!(world.send(call).await.code, 200);
     });
 }
 
