@@ -15,6 +15,7 @@ mod cluster;
 mod frames;
 mod gateway;
 mod goal;
+mod header_lists;
 mod hostile;
 mod mode;
 mod others;

@@ -44,7 +44,7 @@ pub(crate) const END_HEADERS: u8 = 4;
 pub(crate) const HEADER_TABLE_SIZE: u16 = 1;
 pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const CANCEL: u32 = 8;
 
 /// A frame of these fields.

@@ -159,9 +159,10 @@ impl Responses {
         self.by_code.values().sum()
     }
 
-    /// Requests of this name may be left without a response: the gateway may close their connections.
-    pub(crate) fn may_lose(&mut self, name: &str) {
-        self.lost.retain(|lost| !lost.starts_with(name));
+    /// Requests of this name over HTTP/2 may be left without a response: the gateway may close their connections.
+    pub(crate) fn may_lose_over_http2(&mut self, name: &str) {
+        let name = format!("{name} over HTTP/2:");
+        self.lost.retain(|lost| !lost.starts_with(&name));
     }
 
     /// Why the first request that has no response has none.
@@ -188,6 +189,8 @@ impl Responses {
             read(sent.await?).await
         };
         let HostileRequest { name, codes, .. } = request;
+        let protocol = if is_http2 { "HTTP/2" } else { "HTTP/1" };
+        let lost = |why: &str| format!("{name} over {protocol}: {why}");
         match tokio::time::timeout(LOW_PRIORITY_LIVENESS, sending).await {
             Ok(Ok((code, status))) => {
                 *self.by_code.entry(code).or_default() += 1;
@@ -198,8 +201,8 @@ impl Responses {
                     self.unclear.push(format!("{name}: {code} {status}"));
                 }
             }
-            Ok(Err(error)) => self.lost.push(format!("{name}: {error}")),
-            Err(_) => self.lost.push(format!("{name}: no response in time")),
+            Ok(Err(error)) => self.lost.push(lost(&error)),
+            Err(_) => self.lost.push(lost("no response in time")),
         }
         self.longest = self.longest.max(begun.elapsed());
     }

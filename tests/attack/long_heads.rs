@@ -27,6 +27,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         play: || play(content_types),
     },
     Attack {
+        name: "long-content-types-reviews",
+        point: "27.2",
+        about: "the same with a review that the gateway answers itself, which every user may request",
+        play: || end(judged(played("standalone", review_types))),
+    },
+    Attack {
         name: "long-accepts",
         point: "27.2",
         about: "the same with Accept, for objects, lists, discovery and OpenAPI",
@@ -37,6 +43,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
         point: "27.2",
         about: "500 kB of each other header that anything between a client and an API server reads",
         play: || play(headers),
+    },
+    Attack {
+        name: "headers-longer-as-sent",
+        point: "27.2",
+        about: "heads that HTTP/2 makes longer than API servers take: 700 kB of backslashes, a light line and then a heavy one",
+        play: play_longer_as_sent,
     },
     Attack {
         name: "long-targets",
@@ -51,6 +63,12 @@ const LONG: usize = 900_000;
 /// How long each of the other headers is, which are forwarded. Decoding, checking and encoding one of 900 kB takes up to 25 ms of a turn: in
 /// proportion, but more than is judged here.
 const FORWARDED: usize = 500_000;
+/// How many backslashes there are in a head that is longer than a server takes only because of HTTP/2's code: 19 bits each.
+const BACKSLASHES: usize = 700_000;
+/// A light line, and a heavy one. What a server counts of both is within its limit, and so is their code. But the light one leaves 38 kB of the limit,
+/// and the code of the heavy one, which is all that is in the last of four frames of 256 KiB, has more than twice as much.
+const LIGHT: usize = 1_010_000;
+const HEAVY: usize = 37_000;
 /// How long each target is. What is longer than 64 KiB is no target.
 const TARGET: usize = 64_000;
 /// How long a label selector is. One of 64 kB has 3 200 requirements, which take up to 14 ms of a turn: in proportion, but more than is judged here.
@@ -58,6 +76,7 @@ const SELECTOR: usize = 32_000;
 /// An object that the gateway hosts, and its collection.
 const HOSTED: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/exempt";
 const HOSTED_ALL: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const MAP: &str = "/api/v1/namespaces/a/configmaps/m";
 /// What is longer in the code of HTTP/2 than it looks. A client that sends such a head over HTTP/2 sends more frames than the gateway takes. One
 /// that sends it over HTTP/1 must not have the gateway send it over a connection that others share: the upstream would close that.
@@ -70,9 +89,31 @@ const ANY: &[u16] = &[
 const MEMORY: u64 = 256 << 20;
 
 fn play(requests: fn() -> Vec<HostileRequest>) -> Outcome {
+    end(judged(played("overlay", requests)))
+}
+
+fn judged(mut played: Played<Responses>) -> Played<Responses> {
+    played.check_other_clients();
+    played
+}
+
+/// Turns are not judged: decoding so much takes some time, in proportion.
+fn play_longer_as_sent() -> Outcome {
+    let mut played = played("overlay", longer_as_sent);
+    played.others_are_served();
+    let closed = played.scene.upstream.ended_connections();
+    played.outcome.check(
+        "the upstream ends no connection",
+        closed == 0,
+        format!("it ended {closed} connections"),
+    );
+    end(played)
+}
+
+fn played(mode: &str, requests: fn() -> Vec<HostileRequest>) -> Played<Responses> {
     let setup = Setup {
         config: json!({
-            "mode": "overlay",
+            "mode": mode,
             "admission": {"mode": "enforce", "policies": {"files": ["admission"]}},
         }),
         more_attackers: 4,
@@ -92,17 +133,15 @@ fn play(requests: fn() -> Vec<HostileRequest>) -> Outcome {
         // Each over HTTP/1 and HTTP/2: which client sends it is chance.
         requests: 4 * requests.len(),
     };
-    let played = scene.play(async |scene| {
+    scene.play(async |scene| {
         let goal = scene.goal(ms(4000));
         clients.send(scene.gateway.address, requests, goal).await
-    });
-    end(played)
+    })
 }
 
 fn end(mut played: Played<Responses>) -> Outcome {
-    played.check_other_clients();
     played.report_memory(MEMORY);
-    played.found.may_lose(QUOTES);
+    played.found.may_lose_over_http2(QUOTES);
     played.found.check(&mut played.outcome);
     played.outcome
 }
@@ -120,8 +159,17 @@ fn numbered(begin: &str, piece: &str, length: usize) -> String {
     format!("{begin}{}", pieces.collect::<String>())
 }
 
-/// A write of a forwarded object, and one of a hosted object.
-fn writes() -> [(Method, &'static str, &'static str, Value); 4] {
+/// A request for a review of what its user may do.
+fn review() -> (Method, &'static str, &'static str, Value) {
+    let review = json!({
+        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+        "spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}},
+    });
+    (Method::POST, REVIEWS, JSON, review)
+}
+
+/// Writes of a forwarded object and of a hosted one, and a review.
+fn writes() -> [(Method, &'static str, &'static str, Value); 5] {
     let map =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {}});
     let schema = resource("FlowSchema", json!({}));
@@ -130,12 +178,21 @@ fn writes() -> [(Method, &'static str, &'static str, Value); 4] {
         (Method::PATCH, MAP, MERGE, json!({})),
         (Method::POST, HOSTED_ALL, JSON, schema),
         (Method::PATCH, HOSTED, MERGE, json!({})),
+        review(),
     ]
 }
 
 fn content_types() -> Vec<HostileRequest> {
+    with_long_types(&writes())
+}
+
+fn review_types() -> Vec<HostileRequest> {
+    with_long_types(&[review()])
+}
+
+fn with_long_types(writes: &[(Method, &'static str, &'static str, Value)]) -> Vec<HostileRequest> {
     let mut all = Vec::new();
-    for (method, path, kind, body) in writes() {
+    for (method, path, kind, body) in writes {
         let values = [
             ("parameters", numbered(kind, ";#=1", LONG)),
             ("one parameter", filled(kind, ";a=1", LONG)),
@@ -148,7 +205,7 @@ fn content_types() -> Vec<HostileRequest> {
         all.extend(values.into_iter().map(|(name, value)| HostileRequest {
             name,
             method: method.clone(),
-            path: path.into(),
+            path: (*path).into(),
             content_type: value.into(),
             more: None,
             body: Bytes::from(body.to_string()),
@@ -254,6 +311,28 @@ fn headers() -> Vec<HostileRequest> {
         all.push(get(header, HOSTED, Some((header, value.into()))));
     }
     all
+}
+
+/// Heads that would have a server close the connection on which the gateway forwards the requests of others, too: their requests fail, and those
+/// of their watches that share it end.
+fn longer_as_sent() -> Vec<HostileRequest> {
+    let backslashes = "\\".repeat(BACKSLASHES);
+    // 6 2/9 bits a character: the code of this line ends just within the third frame.
+    let light = "bbbbbbbBB".repeat(LIGHT / 9);
+    let heavy = "\\".repeat(HEAVY);
+    let paths = [MAPS, "/api/v1/namespaces/a/configmaps?watch=true"];
+    let of_each = paths.into_iter().flat_map(|path| {
+        let quotes = get(QUOTES, path, Some(("x-heavy", backslashes.clone().into())));
+        let last = get("heavy last", path, Some(("x-heavy", heavy.clone().into())));
+        let light = light.clone().into();
+        // It is sent before the other one, and a server reads it only if there is a body.
+        let last = HostileRequest {
+            content_type: light,
+            ..last
+        };
+        [quotes, last]
+    });
+    of_each.collect()
 }
 
 fn targets() -> Vec<HostileRequest> {

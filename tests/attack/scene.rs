@@ -203,6 +203,12 @@ impl<T> Played<T> {
     ///
     /// [`append_figures`]: crate::report::append_figures
     pub(crate) fn check_other_clients(&mut self) {
+        self.others_are_served();
+        self.runtimes_are_free();
+    }
+
+    /// Nothing of the other clients' may fail, and all of them get enough.
+    pub(crate) fn others_are_served(&mut self) {
         let ServiceStats {
             failures,
             ended_watches,
@@ -221,7 +227,6 @@ impl<T> Played<T> {
             goal.is_some_and(Goal::is_reached),
             goal.map_or_else(|| "none was set".to_owned(), Goal::found),
         );
-        self.runtimes_are_free();
     }
 
     /// No task may have kept a data core, or the control runtime, to itself for long.

@@ -7,12 +7,13 @@
 //! Over HTTP/2 it defends itself as servers do. Like Go's server, a connection executes as many handlers as it
 //! allows streams, cancelled ones included. Further handlers wait; if more than four times as many wait, the
 //! connection ends with `ENHANCE_YOUR_CALM`. Like nghttp2, it lets a connection reset 1000 streams at once and
-//! 33 a second. Both protocols share a port; the first bytes show which of them a client speaks.
+//! 33 a second. It limits heads as Go's server ([`header_lists`](crate::header_lists)). Both protocols share a port; the first bytes show which of them a client speaks.
 
 use std::{
     collections::HashMap,
     convert::Infallible,
     future::poll_fn,
+    io,
     net::SocketAddr,
     sync::{
         Arc, Mutex,
@@ -36,6 +37,7 @@ use tokio::{
 use crate::{
     cluster,
     gateway::ATTACKER,
+    header_lists::{FRAME_LIMIT, LIST_LIMIT, LimitedHeads},
     pods::{PODS, Pods},
     time::{ms, now},
     token_reviews::TokenReviews,
@@ -80,7 +82,7 @@ struct State {
     /// Streams that the gateway has reset, and the most on one connection.
     resets: AtomicU64,
     most_resets: AtomicU64,
-    /// Connections that were ended because of too many resets.
+    /// Connections that were ended because of too many resets, or too long a head.
     ended_connections: AtomicU64,
     connections: AtomicU64,
     reviews: TokenReviews,
@@ -220,7 +222,7 @@ impl FakeUpstream {
         (load(&self.state.resets), load(&self.state.most_resets))
     }
 
-    /// Connections that were ended because of too many resets.
+    /// Connections that were ended because of too many resets, or too long a head.
     pub(crate) fn ended_connections(&self) -> u64 {
         self.state.ended_connections.load(Ordering::Relaxed)
     }
@@ -443,13 +445,14 @@ async fn serve_http2(stream: TcpStream, state: Arc<State>, streams: u32) -> Resu
     state.connections.fetch_add(1, Ordering::Relaxed);
     let mut connection = h2::server::Builder::new()
         .max_concurrent_streams(streams)
-        .max_header_list_size(1 << 20)
+        .max_header_list_size(LIST_LIMIT)
+        .max_frame_size(FRAME_LIMIT)
         .initial_window_size(1 << 20)
         .initial_connection_window_size(16 << 20)
         // The rules here decide, not the library's.
         .max_pending_accept_reset_streams(usize::MAX >> 1)
         .max_concurrent_reset_streams(100_000)
-        .handshake::<_, Bytes>(stream)
+        .handshake::<_, Bytes>(LimitedHeads::new(stream))
         .await?;
     let handlers = Arc::new(Handlers {
         state: Arc::clone(&state),
@@ -477,7 +480,12 @@ async fn serve_http2(stream: TcpStream, state: Arc<State>, streams: u32) -> Resu
         let Some(accepted) = accepted else {
             return Ok(());
         };
-        let (request, respond) = accepted?;
+        let (request, respond) = accepted.inspect_err(|error| {
+            let is_too_long = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
+            if error.get_io().is_some_and(is_too_long) {
+                state.ended_connections.fetch_add(1, Ordering::Relaxed);
+            }
+        })?;
         if handlers.waiting.load(Ordering::Relaxed) > handlers.most_waiting {
             handlers.too_many.notify_one();
         }
