@@ -20,6 +20,9 @@ impl FlowTable {
         if flow.is_idle() {
             if !is_owners {
                 self.own(number, tenant, now);
+                let flow = &mut self.all[number as usize];
+                let received = self.tenants.received(flow.owner);
+                flow.start = flow.start.max(received.min(now));
             }
             let flow = &mut self.all[number as usize];
             flow.owners_requests = 1;
@@ -123,5 +126,11 @@ impl FlowTable {
         flow.owners_requests = 0;
         // 0 says of a request that it is not the owner's.
         flow.ownership = flow.ownership.wrapping_add(1).max(1);
+        let drained = self.tenants.drained(owner);
+        if drained > now {
+            self.drained.insert(number, drained);
+        } else {
+            self.drained.remove(&number);
+        }
     }
 }
