@@ -322,7 +322,7 @@ impl<W: Copy> QueueSet<W> {
         entry.flow = flow;
         let now = self.virtual_time.r();
         let before = self.flows.ownership(flow);
-        entry.ownership = self.flows.join(flow, entry.tenant, now);
+        self.flows.join(flow, entry.tenant, now);
         self.flows.assume_as_of_owner(flow);
         (flow, self.flows.ownership(flow) != before)
     }
@@ -339,6 +339,7 @@ impl<W: Copy> QueueSet<W> {
         let entry = self.entries.at_mut(index);
         entry.assumed = assumed;
         entry.charged = charged;
+        entry.ownership = self.flows.ownership(flow);
         let now = self.virtual_time.r();
         let known = self.flows.at_mut(flow);
         known.start = known.start.plus(charged);
