@@ -67,8 +67,8 @@ impl Blocked {
 }
 
 impl<W: Copy> QueueSet<W> {
-    /// The head of `next`, which does not fit, is due later than it stands in the order, because its tenant has to pay for drained
-    /// seats. Moves the flow there.
+    /// The head of `next`, which does not fit, is due later than it stands in the order, because its flow or tenant has to pay for
+    /// drained seats. Moves the flow there.
     pub(super) fn postpone(&mut self, next: u32) -> bool {
         let head = self.flows.at(next).head();
         let is_drained_for = self.blocked.head == Some(self.entries.id(head));
@@ -79,20 +79,20 @@ impl<W: Copy> QueueSet<W> {
         true
     }
 
-    /// Whether no seats are drained for the head of `next`, because its tenant has not yet paid for others.
+    /// Whether no seats are drained for the head of `next`, because it has [not yet paid](super::flows::FlowTable::drained_for) for others.
     pub(super) fn drains_nothing_for(&self, next: u32) -> bool {
         let head = self.flows.at(next).head();
         self.blocked.head != Some(self.entries.id(head))
             && self.earliest_drain(next) > self.virtual_time.r()
     }
 
-    /// The virtual time before which no seats are drained for the first waiting request of `flow`; it is due no earlier. Zero, if its
-    /// tenant has paid for what was drained: then it is due when it would be if nothing had been.
+    /// The virtual time before which no seats are drained for the first waiting request of `flow`; it is due no earlier. Zero, if what
+    /// was drained is paid for: then it is due when it would be if nothing had been.
     pub(super) fn earliest_drain(&self, flow: u32) -> SeatSeconds {
         match self.entries.at(self.flows.at(flow).head()).seats {
             0 | 1 => SeatSeconds::ZERO,
             _ => {
-                let paid = self.flows.drained_for_owner(flow);
+                let paid = self.flows.drained_for(flow);
                 if paid > self.virtual_time.r() {
                     paid
                 } else {
@@ -197,7 +197,7 @@ impl<W: Copy> QueueSet<W> {
         (is_short || self.overtakes_by_savings(flow, next)).then_some(flow)
     }
 
-    /// The waiting request `index` starts or is cancelled. If seats were drained for it, its tenant pays for them.
+    /// The waiting request `index` starts or is cancelled. If seats were drained for it, its flow pays for them.
     pub(super) fn leaves_drain(&mut self, index: u32) {
         if self.blocked.head == Some(self.entries.id(index)) {
             self.end_drain();
@@ -250,8 +250,7 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// The virtual time from which on the tenant of `flow` pays for the drain for a request of so many `seats`, if it has paid for those
-    /// before: the flow's own start, if it had [saved](Self::raise_start) when its line began. So a client that sends one wide request
+    /// The virtual time from which on `flow` pays for the drain for a request of so many `seats`, if it has paid for those before: the flow's own start, if it had [saved](Self::raise_start) when its line began. So a client that sends one wide request
     /// after the other need not wait after each, as long as all that it uses and keeps idle is less than its share.
     fn pays_from(&self, flow: u32, seats: Seats) -> SeatSeconds {
         let now = self.virtual_time.r();

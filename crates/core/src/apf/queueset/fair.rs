@@ -34,7 +34,7 @@
 //!   until then the widest request that fits is started, a head or one behind it. But none starts before that of a flow without
 //!   debt: if that does not fit, seats are drained for it.
 //! - If a head gives up for which seats are drained, they are drained for the request behind it.
-//! - Nothing is drained for a tenant that has not yet paid for what was, and its flow is charged for it ([`super::drains`]).
+//! - Nothing is drained for a flow that has not yet paid for what was, and it is charged for it ([`super::drains`]).
 //! - A request may overtake the head if it is expected to take at most a tenth of the time for which the
 //!   head has been waiting to fit, or if the ideal would have finished it by now and the head is not yet the lag behind virtual
 //!   time, once for each flow if the head's is within its share; and as long as not only requests that overtook the head keep it waiting.
@@ -322,7 +322,7 @@ impl<W: Copy> QueueSet<W> {
         entry.flow = flow;
         let now = self.virtual_time.r();
         let before = self.flows.ownership(flow);
-        entry.ownership = self.flows.join(flow, entry.tenant, now);
+        self.flows.join(flow, entry.tenant, now);
         self.flows.assume_as_of_owner(flow);
         (flow, self.flows.ownership(flow) != before)
     }
@@ -339,6 +339,7 @@ impl<W: Copy> QueueSet<W> {
         let entry = self.entries.at_mut(index);
         entry.assumed = assumed;
         entry.charged = charged;
+        entry.ownership = self.flows.ownership(flow);
         let now = self.virtual_time.r();
         let known = self.flows.at_mut(flow);
         known.start = known.start.plus(charged);
@@ -549,10 +550,7 @@ impl<W: Copy> QueueSet<W> {
     /// in years.
     pub(super) fn set_back(&mut self) {
         let by = self.virtual_time.r().units();
-        for flow in self.flows.iter_mut() {
-            flow.start = SeatSeconds::from_units(flow.start.units().saturating_sub(by));
-        }
-        self.flows.set_owners_back(by);
+        self.flows.set_back(by);
         self.virtual_time = VirtualTime::default();
         self.counters.epochs += 1;
         self.turns.clear();

@@ -65,7 +65,7 @@ pub struct RequestEntry<W> {
     pub(super) tenant: u64,
     /// The part of its flow's start that is assumed for the request while it executes.
     pub(super) charged: SeatSeconds,
-    /// The number of the ownership of its flow under which it arrived, or 0 if its tenant did not own the flow.
+    /// The number of the ownership of its flow when it started, or 0.
     pub(super) ownership: u32,
     /// Number of its flow, or [`NONE`] where flows are not distinguished.
     pub(super) flow: u32,

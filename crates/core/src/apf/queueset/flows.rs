@@ -78,6 +78,8 @@ pub(super) struct FlowTable {
     numbers: HashMap<u64, u32, BuildHasherDefault<IdentityHasher>>,
     tenants: TenantTable,
     guests: Guests,
+    /// The virtual time until which flows have to pay for seats that were drained for them; those for which some were.
+    drained: BTreeMap<u32, SeatSeconds>,
     free: Vec<u32>,
     idle: IdleFlows,
 }
@@ -90,6 +92,7 @@ impl FlowTable {
             numbers: HashMap::default(),
             tenants: TenantTable::new(tenant_weight),
             guests: Guests::default(),
+            drained: BTreeMap::new(),
             free: Vec::new(),
             idle: IdleFlows::new(),
         }
@@ -116,11 +119,6 @@ impl FlowTable {
     /// The number of the flow with this hash, if it is known.
     pub(super) fn find(&self, hash: u64) -> Option<u32> {
         self.numbers.get(&hash).copied()
-    }
-
-    /// All flows, the forgotten ones too, which have no requests.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut FlowState> {
-        self.all.iter_mut()
     }
 
     /// All flows, the forgotten ones too, which have no requests.
@@ -236,20 +234,35 @@ impl FlowTable {
         }
     }
 
-    /// What the owner of a flow has received by now.
-    pub(super) fn received_by_owner(&self, number: u32) -> SeatSeconds {
-        self.tenants.received(self.all[number as usize].owner)
+    /// What a flow has received by now, as far as its start may not show it: all that its owner has, if that is [one of many
+    /// names](TenantTable::has_many).
+    pub(super) fn received_for(&self, number: u32) -> SeatSeconds {
+        let owner = self.all[number as usize].owner;
+        if self.tenants.has_many(owner) {
+            self.tenants.received(owner)
+        } else {
+            SeatSeconds::ZERO
+        }
     }
 
-    /// The virtual time until which the owner of a flow has to pay for drained seats.
-    pub(super) fn drained_for_owner(&self, number: u32) -> SeatSeconds {
-        self.tenants.drained(self.all[number as usize].owner)
+    /// The virtual time until which a flow has to pay for drained seats; for those of all flows of its owner, if that is [one of many
+    /// names](TenantTable::has_many).
+    pub(super) fn drained_for(&self, number: u32) -> SeatSeconds {
+        let owner = self.all[number as usize].owner;
+        if self.tenants.has_many(owner) {
+            self.tenants.drained(owner)
+        } else {
+            let own = self.drained.get(&number).copied();
+            own.unwrap_or(SeatSeconds::ZERO)
+        }
     }
 
-    /// The owner of a flow pays `price` for drained seats, from virtual time `from` on at the earliest.
+    /// A flow and its owner pay `price` for drained seats, from virtual time `from` on at the earliest.
     pub(super) fn pay_for_drain(&mut self, number: u32, price: SeatSeconds, from: SeatSeconds) {
         let owner = self.all[number as usize].owner;
         self.tenants.pay_for_drain(owner, price, from);
+        let drained = self.drained.entry(number).or_insert(SeatSeconds::ZERO);
+        *drained = (*drained).max(from).plus(price);
     }
 
     /// The owner of a flow receives `work`.
@@ -283,8 +296,12 @@ impl FlowTable {
         }
     }
 
-    /// Virtual time is set back.
-    pub(super) fn set_owners_back(&mut self, by: u64) {
+    /// Virtual time is set back. O(flows).
+    pub(super) fn set_back(&mut self, by: u64) {
+        let starts = self.all.iter_mut().map(|flow| &mut flow.start);
+        for time in starts.chain(self.drained.values_mut()) {
+            *time = SeatSeconds::from_units(time.units().saturating_sub(by));
+        }
         self.tenants.set_back(by);
     }
 
@@ -316,6 +333,7 @@ impl FlowTable {
 
     fn forget(&mut self, number: u32) {
         self.idle.remove(number);
+        self.drained.remove(&number);
         let flow = &self.all[number as usize];
         self.numbers.remove(&flow.hash);
         if flow.owner != NONE {
@@ -363,6 +381,11 @@ impl FlowTable {
                     );
                     guests += requests;
                 }
+                let drained = self.drained.get(&number);
+                assert!(
+                    drained <= Some(&self.tenants.drained(flow.owner)),
+                    "the owner pays for each of its flows"
+                );
                 *active.entry(flow.owner).or_insert(0) += 1;
                 *held.entry(flow.owner).or_insert(0) += seats;
             }

@@ -8,9 +8,13 @@
 //! - it is at least twice as long as the line that the arriving request begins, and
 //! - it has at least its part, by weight, of all that waits in the level.
 //!
+//! It need only be as long as the one that begins if its flow holds its part of the seats, and the arriving request's flow, of
+//! weight 1, does not. Otherwise a few flows that send their next request whenever one ends would keep all places of a short queue,
+//! and so all seats.
+//!
 //! Nor does it for a request that may not wait, because there is no room for what its client sends: both would be refused.
-//! So the only waiting request of a flow of weight 1 is never refused for another, and the names of one tenant, which get lighter
-//! as they become more, take no more places than one tenant may.
+//! So the only waiting request of a flow of weight 1 that holds less than its part is never refused for another, and the names of one
+//! tenant, which get lighter as they become more, take no more places than one tenant may.
 //!
 //! The longest line is not searched for, because that would need an order of all lines, which each request that waits would
 //! have to pay for. Some waiting requests are drawn at random, which finds a flow the more likely the more it has waiting, and
@@ -94,11 +98,23 @@ impl<W: Copy> QueueSet<W> {
             Some(flow) => self.flows.weight_of(flow),
             None => self.flows.weight_of_another(arriving.tenant),
         };
-        let least = weight.divide(UNIT).saturating_mul(TIMES_AS_LONG);
-        if !self.find_long_line(least) || !may_wait() {
+        let begins = weight.divide(UNIT);
+        let line = if self.find_long_line(begins.saturating_mul(TIMES_AS_LONG)) {
+            self.longest
+        } else if weight == Weight::ONE && !own.is_some_and(|flow| self.holds_part(flow)) {
+            self.line_of_part_holder(begins)?
+        } else {
             return None;
-        }
-        Some(self.refuse_newest(self.longest, events))
+        };
+        may_wait().then(|| self.refuse_newest(line, events))
+    }
+
+    /// The longest line found that is at least so long, has its part of what waits, and whose flow holds its part of the seats.
+    fn line_of_part_holder(&self, least: u64) -> Option<u32> {
+        let mut random = Random::seeded(self.enqueued);
+        let drawn = (0..MOST_DRAWS).filter_map(|_| Some(self.entries.draw(&mut random)?.flow));
+        let may = drawn.filter(|flow| self.gives_up(*flow, least) && self.holds_part(*flow));
+        may.max_by_key(|flow| self.line_length(*flow))
     }
 
     /// Looks for a line that is at least so long and has its part of what waits; `longest` is its flow then.

@@ -93,9 +93,9 @@ impl<W: Copy> QueueSet<W> {
         start.units().saturating_add(least) < self.virtual_time.r().units()
     }
 
-    /// A flow is about to have the request `index` and none before it that waits: it starts no earlier than by what its
-    /// tenant has received, and with at most what can be saved. A new tenant starts at virtual time. Who was polite has saved
-    /// something, under whatever names.
+    /// A flow is about to have the request `index` and none before it that waits: it starts no earlier than by what it has
+    /// received, or what its tenant has under many names, and with at most what can be saved. A new tenant starts at virtual time. Who
+    /// was polite has saved something, under whatever names.
     pub(super) fn raise_start(&mut self, flow: u32, index: u32) {
         let entry = self.entries.at(index);
         let width = entry.seats.min(self.limit);
@@ -105,7 +105,7 @@ impl<W: Copy> QueueSet<W> {
         let saved = own.saturating_mul(SAVED_OWN).max(usual);
         let saved = saved.min(self.burst()).max(self.least_savings());
         let least = SeatSeconds::from_units(now.units().saturating_sub(saved));
-        let earliest = self.flows.received_by_owner(flow).max(least).min(now);
+        let earliest = self.flows.received_for(flow).max(least).min(now);
         let start = self.flows.at(flow).start.max(earliest);
         let is_behind = self.is_behind(start, SAVED_BEHIND);
         self.flows.at_mut(flow).start = start;

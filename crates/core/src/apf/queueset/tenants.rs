@@ -187,6 +187,12 @@ impl TenantTable {
         tenant.known - tenant.active > self.allowance
     }
 
+    /// Whether a tenant has more flows, active or not, than may weigh 1 each. Then what they save and owe counts together: with another
+    /// name for each request it would be that of as many flows.
+    pub(super) fn has_many(&self, number: u32) -> bool {
+        self.all[number as usize].known > self.allowance
+    }
+
     /// The hash of a tenant.
     pub(super) fn hash(&self, number: u32) -> u64 {
         self.all[number as usize].hash

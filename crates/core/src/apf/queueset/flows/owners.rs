@@ -6,37 +6,34 @@ use super::{FlowTable, NONE};
 use crate::apf::units::SeatSeconds;
 
 impl FlowTable {
-    /// A request of `tenant` comes to a flow; returns the number of the ownership if it is the owner's. The request is
-    /// then to be pushed or to hold seats. A new tenant has received as much as others have at virtual time `now`.
-    pub(in crate::apf::queueset) fn join(
-        &mut self,
-        number: u32,
-        tenant: u64,
-        now: SeatSeconds,
-    ) -> u32 {
+    /// A request of `tenant` comes to a flow. The request is then to be pushed or to hold seats. A new tenant has received as much as
+    /// others have at virtual time `now`.
+    pub(in crate::apf::queueset) fn join(&mut self, number: u32, tenant: u64, now: SeatSeconds) {
         let flow = &self.all[number as usize];
         let owner = flow.owner;
         let is_owners = owner != NONE && self.tenants.hash(owner) == tenant;
         if flow.is_idle() {
             if !is_owners {
                 self.own(number, tenant, now);
+                let flow = &mut self.all[number as usize];
+                let received = self.tenants.received(flow.owner);
+                flow.start = flow.start.max(received.min(now));
             }
             let flow = &mut self.all[number as usize];
             flow.owners_requests = 1;
-            return flow.ownership;
+            return;
         }
         if !is_owners {
             // A tenant with many flows does not become the owner: a request of it in the namespace of another
             // tenant would take that one's weight away.
             if !self.owns_fewer(tenant, owner) {
                 self.guests.add(number, tenant, 1);
-                return 0;
+                return;
             }
             self.hand_over(number, tenant, now);
         }
         let flow = &mut self.all[number as usize];
         flow.owners_requests += 1;
-        flow.ownership
     }
 
     /// A request of `tenant` that joined has left. If it was the last of the owner's, the tenant of another one becomes the owner.
@@ -121,7 +118,13 @@ impl FlowTable {
         }
         flow.owner = owner;
         flow.owners_requests = 0;
-        // 0 says of a request that it is not the owner's.
+        // 0 says of a request that it has not started.
         flow.ownership = flow.ownership.wrapping_add(1).max(1);
+        let drained = self.tenants.drained(owner);
+        if drained > now {
+            self.drained.insert(number, drained);
+        } else {
+            self.drained.remove(&number);
+        }
     }
 }

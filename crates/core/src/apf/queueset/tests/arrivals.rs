@@ -350,6 +350,23 @@ fn a_flow_whose_owner_has_left_is_that_of_who_is_still_there() {
 }
 
 #[test]
+fn the_owner_of_a_flow_has_received_what_the_requests_of_others_in_it_took() {
+    let mut set = improved(queues(64, 50, 8), 64);
+    join(&mut set, 50, 9);
+    let flow = set.flows.find(50).unwrap();
+    let received = |set: &QueueSet<_>| {
+        let owner = set.flows.at(flow).owner;
+        let tenants = set.flows.tenants();
+        (tenants.hash(owner), tenants.received(owner))
+    };
+    let before = received(&set);
+    let guest = join(&mut set, 50, 7);
+    assert!(received(&set).1 > before.1, "it is assumed to take some time");
+    set.finish(Time::ZERO, guest, &mut QueueSetEvents::default());
+    assert_eq!(received(&set), before, "it took none");
+}
+
+#[test]
 fn a_request_in_the_flow_of_a_tenant_that_has_many_since_is_not_harmed_by_them() {
     let mut set = shared_flow(&[]);
     join(&mut set, 50, 9);

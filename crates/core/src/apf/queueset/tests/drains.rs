@@ -9,6 +9,8 @@ fn ms(millis: u64) -> Time {
 const NARROW: u64 = 1;
 const WIDE: u64 = 0;
 const OTHER: u64 = 2;
+/// The first of the flows that belong to the tenant of [`WIDE`].
+const WIDE_TOO: u64 = 100;
 
 /// A level of four seats, of which one narrow request uses one. A request of four seats waits, then narrow ones.
 fn drained() -> Stage {
@@ -30,10 +32,10 @@ fn abandoned() -> Stage {
     stage
 }
 
-/// The most that a tenant has paid.
+/// The most that has been paid.
 fn paid(stage: &Stage) -> SeatSeconds {
     let flows = 0..u32::try_from(stage.set.flows.len()).unwrap();
-    let paid = flows.map(|flow| stage.set.flows.drained_for_owner(flow));
+    let paid = flows.map(|flow| stage.set.flows.drained_for(flow));
     paid.max().unwrap()
 }
 
@@ -65,6 +67,43 @@ fn nothing_is_drained_for_a_tenant_that_has_yet_to_pay() {
         stage.blocked > 0,
         "the wide request was next and did not fit"
     );
+}
+
+/// Like [`abandoned`], but the tenant of the wide requests knows so many other flows, which came and went before.
+fn abandoned_beside(flows: u64) -> Stage {
+    let mut stage = Stage::new(improved(queues(8, 50, 1), 4));
+    for flow in 0..flows {
+        stage.arrive_of(ms(0), WIDE, "earlier", WIDE_TOO + flow, Work::ONE);
+        stage.finish(ms(0), "earlier");
+    }
+    stage.started.clear();
+    stage.arrive(ms(0), "narrow 0", NARROW, Work::ONE);
+    stage.arrive(ms(0), "wide 0", WIDE, Work::seats(4));
+    stage.arrive(ms(0), "narrow 1", NARROW, Work::ONE);
+    stage.arrive(ms(0), "narrow 2", NARROW, Work::ONE);
+    assert_eq!(stage.started, ["narrow 0"], "the level is drained");
+    stage.cancel(ms(40), "wide 0");
+    stage.finish(ms(40), "narrow 0");
+    stage
+}
+
+/// Whether the level is drained for a request of the flow `hash` of the tenant of [`WIDE`].
+fn is_drained_for_flow(mut stage: Stage, hash: u64) -> bool {
+    stage.arrive_of(ms(40), WIDE, "wide too", hash, Work::seats(4));
+    stage.arrive(ms(40), "narrow 3", NARROW, Work::ONE);
+    stage.started.last() != Some(&"narrow 3")
+}
+
+#[test]
+fn a_known_flow_does_not_pay_for_what_was_drained_for_another_of_its_tenant() {
+    assert!(is_drained_for_flow(abandoned_beside(1), WIDE_TOO));
+    assert!(!is_drained_for_flow(abandoned_beside(1), WIDE));
+}
+
+#[test]
+fn a_new_flow_and_those_of_a_tenant_of_many_pay_for_what_was_drained_for_others_of_their_tenant() {
+    assert!(!is_drained_for_flow(abandoned_beside(0), WIDE_TOO));
+    assert!(!is_drained_for_flow(abandoned_beside(4), WIDE_TOO));
 }
 
 #[test]

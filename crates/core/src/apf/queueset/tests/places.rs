@@ -172,10 +172,13 @@ fn a_request_that_fits_into_free_seats_is_not_refused_because_wider_ones_fill_it
     assert!(matches!(level.arrive(ELEPHANT, 3), Admission::Execute(_)));
     assert!(matches!(level.arrive(ELEPHANT, 3), Admission::Wait(_)));
     assert!(matches!(level.arrive(MOUSE, 1), Admission::Execute(_)));
+    // The next one does not fit, and takes the place of the elephant's, which holds more than its part.
+    assert!(matches!(level.arrive(3, 1), Admission::Wait(_)));
+    assert_eq!(level.replaced.len(), 1);
     let refused = Admission::Reject(RejectReason::QueueFull);
-    assert_eq!(level.arrive(3, 1), refused, "no seat is free");
+    assert_eq!(level.arrive(4, 1), refused, "no seat is free");
     let summary = level.set.summary();
-    assert_eq!((summary.waiting, summary.counters.rejected), (1, 1));
+    assert_eq!((summary.waiting, summary.counters.rejected), (1, 2));
 }
 
 #[test]
@@ -228,12 +231,29 @@ fn a_refused_request_cannot_be_cancelled_and_is_counted_once() {
 }
 
 #[test]
-fn the_only_waiting_request_of_a_flow_is_not_refused_for_another() {
+fn the_only_waiting_request_of_a_flow_that_holds_nothing_is_not_refused_for_another() {
     // The elephant's line has its part of all that waits, but the other flows have none to give.
     let lines: Vec<_> = (10..18).map(|flow| (flow, flow, 1)).collect();
     let mut level = FullLevel::new(Semantics::Improved, 8, &lines);
     for name in 100..1_000 {
         assert_eq!(level.arrive(name, name), Outcome::Refused);
+    }
+}
+
+#[test]
+fn a_flow_that_holds_its_part_gives_up_its_only_waiting_request_for_one_that_does_not() {
+    // Flow 0 has the only seat, and the only place.
+    let mut level = FullLevel::new(Semantics::Improved, 1, &[(0, 0, 1)]);
+    assert_eq!(level.arrive(MOUSE, 2), Outcome::Replaces(0, 1));
+    // It gives up none for those that hold its part, or no more than it does.
+    assert_eq!(level.arrive(0, 0), Outcome::Refused);
+    assert_eq!(level.arrive(ELEPHANT, 1), Outcome::Refused);
+    // Nor does who holds its part for the names of a tenant that has many.
+    let names: Vec<_> = (10..20).map(|name| (name, 7, 1)).collect();
+    let lines: Vec<_> = names.into_iter().chain([(0, 0, 1)]).collect();
+    let mut level = FullLevel::new(Semantics::Improved, 11, &lines);
+    for name in 20..100 {
+        assert_eq!(level.arrive(name, 7), Outcome::Refused);
     }
 }
 
@@ -282,8 +302,13 @@ fn among_flows_without_tenants_in_common_a_backlog_gives_up_all_but_one_place_at
     assert_eq!(level.waiting(ELEPHANT..ELEPHANT + 1), 1);
 }
 
-/// The weight of each flow, times `UNITS`, and its waiting requests, last one first, by the requests that are present.
-struct Lines(BTreeMap<u64, (u64, Vec<(u64, u64)>)>);
+/// The weight of each flow, times `UNITS`, and its waiting requests, last one first, by the requests that are present; and the seats of
+/// each flow, and of each tenant.
+struct Lines {
+    flows: BTreeMap<u64, (u64, Vec<(u64, u64)>)>,
+    seats: BTreeMap<u64, u64>,
+    tenants_seats: BTreeMap<u64, u64>,
+}
 
 /// A multiple of all numbers up to 8.
 const UNITS: u64 = 840;
@@ -292,10 +317,14 @@ impl Lines {
     fn of(set: &QueueSet<u64>) -> Self {
         let mut flows: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
         let mut tenants: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        let (mut seats, mut tenants_seats) = (BTreeMap::new(), BTreeMap::new());
         set.visit(|entry| {
             let line = flows.entry(entry.hash).or_default();
             if entry.phase == Phase::Waiting {
                 line.push((entry.number, entry.waiter));
+            } else {
+                *seats.entry(entry.hash).or_default() += 1;
+                *tenants_seats.entry(entry.tenant).or_default() += 1;
             }
             tenants.entry(entry.tenant).or_default().insert(entry.hash);
         });
@@ -305,24 +334,45 @@ impl Lines {
             let weight = (UNITS * u64::from(DEFAULT_TENANT_WEIGHT) / active).min(UNITS);
             (flow, (weight, line))
         });
-        Self(weighed.collect())
+        Self {
+            flows: weighed.collect(),
+            seats,
+            tenants_seats,
+        }
+    }
+
+    /// Whether a flow, or its tenant if that has many, holds its part of two seats.
+    fn holds_part(&self, flow: u64) -> bool {
+        let all: u64 = self.flows.values().map(|(weight, _)| weight).sum();
+        let (held, weight) = match self.flows.get(&flow) {
+            None => (None, UNITS),
+            Some((UNITS, _)) => (self.seats.get(&flow), UNITS),
+            Some(_) => {
+                let tenants = self.tenants_seats.get(&tenant_of(flow));
+                (tenants, UNITS * u64::from(DEFAULT_TENANT_WEIGHT))
+            }
+        };
+        held.is_some_and(|held| held * all >= 2 * weight)
     }
 
     /// Whether a line gives up its newest request for one of `flow`, which arrives.
     fn gives_up(&self, flow: u64, replaced: u64) -> bool {
         let of_tenant = |other: &&u64| tenant_of(**other) == tenant_of(flow);
-        let others = self.0.keys().filter(|other| **other != flow);
+        let others = self.flows.keys().filter(|other| **other != flow);
         let active = others.filter(of_tenant).count() as u64 + 1;
         let own = (UNITS * u64::from(DEFAULT_TENANT_WEIGHT) / active).min(UNITS);
-        let all: u64 = self.0.values().map(|(_, line)| line.len() as u64).sum();
-        let weight: u64 = self.0.values().map(|(weight, _)| weight).sum();
-        let line = self.0.values().find(|(_, line)| {
+        let lines = self.flows.values();
+        let all: u64 = lines.clone().map(|(_, line)| line.len() as u64).sum();
+        let weight: u64 = lines.map(|(weight, _)| weight).sum();
+        let line = self.flows.iter().find(|(_, (_, line))| {
             let newest = line.first().map(|(_, waiter)| *waiter);
             newest == Some(replaced)
         });
-        line.is_some_and(|(its, line)| {
+        line.is_some_and(|(other, (its, line))| {
             let length = line.len() as u64;
-            length * own >= 2 * its && length * weight >= all * its
+            let is_long = length * own >= 2 * its;
+            let holds_more = own == UNITS && self.holds_part(*other) && !self.holds_part(flow);
+            (is_long || holds_more && length * own >= *its) && length * weight >= all * its
         })
     }
 }

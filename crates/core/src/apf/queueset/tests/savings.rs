@@ -20,8 +20,13 @@ const NARROW: [&str; 9] = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
 /// A level of two seats in which a heavy flow has used both for 100 ms and has more requests waiting, while a polite flow
 /// had one request of 10 ms.
 fn after_a_polite_request() -> Stage {
+    after_a_polite_request_of(POLITE)
+}
+
+/// Like [`after_a_polite_request`]; the polite flow belongs to `tenant`.
+fn after_a_polite_request_of(tenant: u64) -> Stage {
     let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
-    stage.arrive(ms(0), "polite 0", POLITE, Work::ONE);
+    stage.arrive_of(ms(0), tenant, "polite 0", POLITE, Work::ONE);
     stage.arrive(ms(0), "h0", HEAVY, Work::ONE);
     for name in ["h1", "h2", "h3", "h4", "h5", "h6"] {
         stage.arrive(ms(0), name, HEAVY, Work::ONE);
@@ -46,6 +51,22 @@ fn who_was_polite_goes_before_whoever_is_new() {
 }
 
 #[test]
+fn a_flow_saves_what_another_of_its_tenant_does_not_if_that_has_few() {
+    // So many other flows of the tenant are known.
+    for (others, first) in [(0, "polite 1"), (2, "polite 1"), (3, "new")] {
+        let mut stage = after_a_polite_request_of(HEAVY);
+        for other in 0..others {
+            stage.arrive_of(ms(50), HEAVY, "other", 10 + other, Work::ONE);
+            stage.cancel(ms(50), "other");
+        }
+        stage.arrive(ms(60), "new", 3, Work::ONE);
+        stage.arrive_of(ms(60), HEAVY, "polite 1", POLITE, Work::ONE);
+        stage.finish(ms(60), "h4");
+        assert_eq!(stage.started.last(), Some(&first), "{others} others");
+    }
+}
+
+#[test]
 fn who_sends_a_write_that_is_refused_has_received_what_it_took() {
     let received_after = |final_seats: Seats| {
         let mut stage = Stage::new(improved(queues(8, 50, 1), 2));
@@ -57,8 +78,8 @@ fn who_sends_a_write_that_is_refused_has_received_what_it_took() {
         stage.arrive(ms(0), "write", POLITE, work);
         let number = stage.set.entries.at(stage.ids["write"].index).flow;
         stage.finish_refused(ms(10), "write");
-        let flow = stage.set.flows.at(number).start;
-        (flow, stage.set.flows.received_by_owner(number))
+        let flow = stage.set.flows.at(number);
+        (flow.start, stage.set.flows.tenants().received(flow.owner))
     };
     assert_eq!(received_after(2), received_after(0));
 }
