@@ -361,7 +361,10 @@ fn the_owner_of_a_flow_has_received_what_the_requests_of_others_in_it_took() {
     };
     let before = received(&set);
     let guest = join(&mut set, 50, 7);
-    assert!(received(&set).1 > before.1, "it is assumed to take some time");
+    assert!(
+        received(&set).1 > before.1,
+        "it is assumed to take some time"
+    );
     set.finish(Time::ZERO, guest, &mut QueueSetEvents::default());
     assert_eq!(received(&set), before, "it took none");
 }
