@@ -27,8 +27,8 @@ type ScheduleGate struct {
 // scheduledName is the name of an object, also in a selector.
 var scheduledName = regexp.MustCompile(`schedule-[0-9]+`)
 
-// errGivenUp is that a gateway does not wait for the answer to a held request any more: the machine is too slow.
-var errGivenUp = errors.New("the gateway has given a held request up")
+// errGivenUp is that a gateway has not waited for the answer to a request: the machine is too slow.
+var errGivenUp = errors.New("the gateway has given a request up")
 
 // A heldRequest waits at the gate.
 type heldRequest struct {

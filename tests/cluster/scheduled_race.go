@@ -84,6 +84,9 @@ func (s *scheduledRace) play(ctx context.Context) error {
 	if err := s.follow(ctx); err != nil {
 		return err
 	}
+	if slices.Contains(s.outcome.Codes[:], http.StatusGatewayTimeout) {
+		return errGivenUp
+	}
 	s.judge()
 	_, _, err := s.send(ctx, s.upstream, Request{Method: "DELETE", Path: s.path()}, "")
 	return err
@@ -352,7 +355,9 @@ func (e exploration) explore(ctx context.Context, r *racer, row RaceRow) (Schedu
 
 // playPatiently plays a schedule, and again if the machine was so slow that the gateway gave up.
 func (e exploration) playPatiently(ctx context.Context, r *racer, row RaceRow, tree *ScheduleTree) (PlayedSchedule, int, error) {
+	known := tree.Length()
 	for repeated := 0; ; repeated++ {
+		tree.Forget(known)
 		race := scheduledRace{racer: r, gate: e.gate, row: row, tree: tree, left: disturbances{All: e.disturbances, Lost: 1, Others: 1}}
 		err := race.play(ctx)
 		if err == nil || !errors.Is(err, errGivenUp) || repeated == 5 {

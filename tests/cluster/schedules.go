@@ -97,6 +97,12 @@ func (t *ScheduleTree) asleep() map[byte]bool {
 	return asleep
 }
 
+// Length is how many points the schedule has so far.
+func (t *ScheduleTree) Length() int { return len(t.points) }
+
+// Forget forgets all points after the first ones, to play the schedule again.
+func (t *ScheduleTree) Forget(after int) { t.points = t.points[:min(after, len(t.points))] }
+
 // Advance goes on to the next schedule. Returns false if there is none.
 func (t *ScheduleTree) Advance() bool {
 	for len(t.points) > 0 {
