@@ -276,9 +276,14 @@ type RaceCount struct {
 }
 
 func (c RaceCount) String() string {
-	codes := slices.Sorted(maps.Keys(c.Codes))
-	for i, code := range codes {
-		codes[i] = fmt.Sprintf("%s ×%d", code, c.Codes[code])
+	return fmt.Sprintf("%d of %d lost (%s)", c.Lost, c.Played, countedCodes(c.Codes))
+}
+
+// countedCodes says how often each pair of codes was answered.
+func countedCodes(codes map[string]int) string {
+	var counted []string
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		counted = append(counted, fmt.Sprintf("%s ×%d", code, codes[code]))
 	}
-	return fmt.Sprintf("%d of %d lost (%s)", c.Lost, c.Played, strings.Join(codes, ", "))
+	return strings.Join(counted, ", ")
 }

@@ -95,24 +95,35 @@ func readKnownRaces() (map[string]string, error) {
 	return known, json.Unmarshal(text, &known)
 }
 
-// playRow plays one row everywhere, and compares what is lost with what is known to be.
+// playRow plays one row everywhere at the same time, and compares what is lost with what is known to be.
 func playRow(ctx context.Context, t *testing.T, row RaceRow, racers []*racer, known map[string]string) {
 	t.Helper()
-	for _, one := range racers {
-		count, err := one.play(ctx, row, *racesPlayed)
-		if err != nil {
-			t.Fatalf("%s: %s: %v", one.name, row, err)
+	counts, failures := make([]RaceCount, len(racers)), make([]error, len(racers))
+	var group sync.WaitGroup
+	for i, one := range racers {
+		group.Go(func() { counts[i], failures[i] = one.play(ctx, row, *racesPlayed) })
+	}
+	group.Wait()
+	for i, one := range racers {
+		if failures[i] != nil {
+			t.Fatalf("%s: %s: %v", one.name, row, failures[i])
 		}
-		fmt.Printf("tests/cluster: RACES %-9s %s: %s\n", one.name, row, count)
-		name := one.name + ": " + row.String()
-		_, isKnown := known[name]
-		delete(known, name)
-		switch {
-		case count.Lost > 0 && !isKnown:
-			t.Errorf("%s: %s", name, count)
-		case count.Lost == 0 && isKnown && one.gate != nil:
-			t.Errorf("%s is no longer lost", name)
-		}
+		fmt.Printf("tests/cluster: RACES %-9s %s: %s\n", one.name, row, counts[i])
+		checkKnown(t, one, row, counts[i], known)
+	}
+}
+
+// checkKnown compares what is lost of a row with what is known to be.
+func checkKnown(t *testing.T, one *racer, row RaceRow, count RaceCount, known map[string]string) {
+	t.Helper()
+	name := one.name + ": " + row.String()
+	_, isKnown := known[name]
+	delete(known, name)
+	switch {
+	case count.Lost > 0 && !isKnown:
+		t.Errorf("%s: %s", name, count)
+	case count.Lost == 0 && isKnown && one.gate != nil:
+		t.Errorf("%s is no longer lost", name)
 	}
 }
 
