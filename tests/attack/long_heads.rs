@@ -111,11 +111,16 @@ fn play_longer_as_sent() -> Outcome {
 }
 
 fn played(mode: &str, requests: fn() -> Vec<HostileRequest>) -> Played<Responses> {
+    let mut config = json!({
+        "mode": mode,
+        "admission": {"mode": "enforce", "policies": {"files": ["admission"]}},
+    });
+    if mode == "standalone" {
+        // What others read there.
+        config["hostedApi"] = json!({"readerGroups": ["system:authenticated"]});
+    }
     let setup = Setup {
-        config: json!({
-            "mode": mode,
-            "admission": {"mode": "enforce", "policies": {"files": ["admission"]}},
-        }),
+        config,
         more_attackers: 4,
         files: vec![("admission/policies.yaml".to_owned(), cheap())],
         ..Setup::default()
