@@ -292,6 +292,18 @@ type ScheduleCount struct {
 	Repeated int
 }
 
+// succeeded is whether some write did in some schedule: otherwise nothing is shown.
+func (c ScheduleCount) succeeded() bool {
+	for codes := range c.Codes {
+		for code := range strings.SplitSeq(codes, "+") {
+			if strings.HasPrefix(code, "2") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (c ScheduleCount) String() string {
 	text := fmt.Sprintf("%d schedules of up to %d steps, %d lost (%s)", c.Played, c.Deepest, c.Lost, countedCodes(c.Codes))
 	if c.IsCut {

@@ -88,8 +88,10 @@ func playSchedules(t *testing.T, disturbances int, isWanted func(*scheduledRow) 
 			t.Errorf("%s: after %s: %v", one, one.count, one.err)
 		case one.count.Lost > 0:
 			t.Errorf("%s: %s: %q", one, one.count, one.count.Losses)
-		case one.count.IsCut:
+		case one.count.IsCut, one.count.Deepest < raceWrites:
 			t.Errorf("%s: %s", one, one.count)
+		case !one.count.succeeded():
+			t.Errorf("%s: no write succeeds: %s", one, one.count)
 		}
 	}
 	fmt.Printf("tests/cluster: SCHEDULES with %d disturbances: %d rows × fidelities, %d schedules, %d lost; %d others differ only in the order of reads; %.0f s\n",

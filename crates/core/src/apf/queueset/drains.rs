@@ -1,10 +1,11 @@
 //! Seats that are kept free until the request that is next fits: for how long others may use them, and who pays for them.
 //!
 //! The head of the next flow is *blocked* if it does not fit. The level is *drained* for it: what others give back stays idle, but
-//! for requests that [overtake](QueueSet::overtaking_by_wait) it. The tenant of the head pays for seats that were idle while
+//! for requests that [overtake](QueueSet::overtaking_by_wait) it. The flow of the head pays for seats that were idle while
 //! another request would have fitted, as if one flow of weight 1 had used them. Until virtual time has passed what it has paid,
-//! nothing is drained for its requests; they start when they happen to fit. So what a tenant keeps idle is at most what one flow
-//! receives, whether its requests start or give up. The flow is charged for these seats, too, as for those that it uses, so that others
+//! nothing is drained for its requests; they start when they happen to fit. So what a flow keeps idle is at most what one of weight 1
+//! receives, whether its requests start or give up. The flows of a tenant that has more than may weigh 1 each pay for all of them, so
+//! they keep idle together what one flow receives. The flow is charged for these seats, too, as for those that it uses, so that others
 //! have their shares; but not for a request of more than half of the level.
 //!
 //! Not here: the order of flows ([`super::fair`]).
@@ -250,8 +251,9 @@ impl<W: Copy> QueueSet<W> {
         }
     }
 
-    /// The virtual time from which on `flow` pays for the drain for a request of so many `seats`, if it has paid for those before: the flow's own start, if it had [saved](Self::raise_start) when its line began. So a client that sends one wide request
-    /// after the other need not wait after each, as long as all that it uses and keeps idle is less than its share.
+    /// The virtual time from which on `flow` pays for the drain for a request of so many `seats`, if it has paid for those before: its
+    /// own start, if it had [saved](Self::raise_start) when its line began. So a client that sends one wide request after the other need
+    /// not wait after each, as long as all that it uses and keeps idle is less than its share.
     fn pays_from(&self, flow: u32, seats: Seats) -> SeatSeconds {
         let now = self.virtual_time.r();
         let known = self.flows.at(flow);

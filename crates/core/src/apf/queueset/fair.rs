@@ -346,6 +346,7 @@ impl<W: Copy> QueueSet<W> {
         known.guessed = known.guessed.plus(charged);
         known.begin(seats, self.now);
         known.served = self.now;
+        known.took_place = false;
         known.fresh &= seats <= 1 && known.start <= now;
         let is_late = known.start.units() > SET_BACK_ABOVE;
         self.flows.owner_receives(flow, work, self.now);

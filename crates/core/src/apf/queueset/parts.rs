@@ -69,11 +69,6 @@ impl<W: Copy> QueueSet<W> {
         (is_wide && self.gives_way(next, held, other)).then_some(other)
     }
 
-    /// Whether a flow holds its part of the seats.
-    pub(super) fn holds_part(&self, flow: u32) -> bool {
-        self.are_parts(self.flows.held_for_weight(flow, 0), 1)
-    }
-
     /// Whether a flow holds [`MUCH`].
     pub(super) fn holds_much(&self, flow: u32) -> bool {
         self.are_parts(self.flows.held_for_weight(flow, 0), MUCH)

@@ -8,9 +8,10 @@
 //! - it is at least twice as long as the line that the arriving request begins, and
 //! - it has at least its part, by weight, of all that waits in the level.
 //!
-//! It need only be as long as the one that begins if its flow holds its part of the seats, and the arriving request's flow, of
-//! weight 1, does not. Otherwise a few flows that send their next request whenever one ends would keep all places of a short queue,
-//! and so all seats.
+//! If none is found, one that is only as long as the line that begins gives up a place, if its flow holds its part of the seats, and
+//! the arriving request's flow, of weight 1, does not, nor would it hold more. Otherwise a few flows that send their next request
+//! whenever one ends would keep all places of a short queue, and so all seats. Nobody loses a place so again and again for requests that
+//! never start.
 //!
 //! Nor does it for a request that may not wait, because there is no room for what its client sends: both would be refused.
 //! So the only waiting request of a flow of weight 1 that holds less than its part is never refused for another, and the names of one
@@ -18,7 +19,7 @@
 //!
 //! The longest line is not searched for, because that would need an order of all lines, which each request that waits would
 //! have to pay for. Some waiting requests are drawn at random, which finds a flow the more likely the more it has waiting, and
-//! the longest line found is remembered for the next time. What is drawn changes nothing about the two conditions.
+//! the longest line found is remembered for the next time. What is drawn changes nothing about what each line has to be.
 //!
 //! Nobody needs a place who does not wait: a request of a flow that has none waiting starts if it is next among those that fit into free
 //! seats, however full its queue is.
@@ -99,21 +100,43 @@ impl<W: Copy> QueueSet<W> {
             None => self.flows.weight_of_another(arriving.tenant),
         };
         let begins = weight.divide(UNIT);
-        let line = if self.find_long_line(begins.saturating_mul(TIMES_AS_LONG)) {
-            self.longest
-        } else if weight == Weight::ONE && !own.is_some_and(|flow| self.holds_part(flow)) {
-            self.line_of_part_holder(begins)?
-        } else {
+        if self.find_long_line(begins.saturating_mul(TIMES_AS_LONG)) {
+            return may_wait().then(|| self.refuse_newest(self.longest, events));
+        }
+        if weight != Weight::ONE {
             return None;
-        };
-        may_wait().then(|| self.refuse_newest(line, events))
+        }
+        let line = self.line_of_part_holder(arriving, begins)?;
+        may_wait().then(|| {
+            let flow = self.flows.number(arriving.hash, self.assumed);
+            self.flows.at_mut(flow).took_place = true;
+            self.refuse_newest(line, events)
+        })
     }
 
-    /// The longest line found that is at least so long, has its part of what waits, and whose flow holds its part of the seats.
-    fn line_of_part_holder(&self, least: u64) -> Option<u32> {
+    /// The longest line found that is at least so long, has its part of what waits, and whose flow holds its part of the seats: more
+    /// than the flow of the arriving request, and no less than that would hold with it. `None` also if that flow has taken such a place
+    /// and nothing of it has started since, or its tenant has many names: it would cost nothing to have others refused again and again.
+    fn line_of_part_holder(&self, arriving: &ArrivingRequest<W>, least: u64) -> Option<u32> {
+        let own = self.flows.find(arriving.hash);
+        let own = own.map(|flow| self.flows.at(flow));
+        let holds = own.map_or(0, |flow| flow.seats);
+        if own.is_some_and(|flow| flow.took_place)
+            || self.are_parts(16 * u64::from(holds), 1)
+            || self.flows.tenants().hash_has_many(arriving.tenant)
+        {
+            return None;
+        }
+        let would_hold = holds.saturating_add(self.width(&arriving.work).min(self.limit));
+        let would_hold = 16 * u64::from(would_hold);
         let mut random = Random::seeded(self.enqueued);
         let drawn = (0..MOST_DRAWS).filter_map(|_| Some(self.entries.draw(&mut random)?.flow));
-        let may = drawn.filter(|flow| self.gives_up(*flow, least) && self.holds_part(*flow));
+        let may = drawn.chain([self.longest]).filter(|flow| {
+            self.gives_up(*flow, least) && {
+                let held = self.flows.held_for_weight(*flow, 0);
+                self.are_parts(held, 1) && held >= would_hold
+            }
+        });
         may.max_by_key(|flow| self.line_length(*flow))
     }
 

@@ -62,8 +62,8 @@ impl<W: Copy> QueueSet<W> {
 
     /// A request that waited is about to be charged. What a flow receives does not advance virtual time if it is far behind: it
     /// has asked for less than its share, or others have received what they had saved. Otherwise virtual time would run away
-    /// from flows that are not served meanwhile, and who comes at virtual time would wait for them. What its tenant has saved is
-    /// bounded, too, and so is [for how much](super::virtual_time::VirtualTime::stands_still_for) virtual time stands still.
+    /// from flows that are not served meanwhile, and who comes at virtual time would wait for them. What it or its tenant of
+    /// many names has saved is bounded, too, and so is [for how much](super::virtual_time::VirtualTime::stands_still_for) virtual time stands still.
     pub(super) fn use_savings(&mut self, index: u32, flow: u32) {
         let known = self.flows.at(flow);
         let seats = self.entries.at(index).seats;

@@ -187,10 +187,17 @@ impl TenantTable {
         tenant.known - tenant.active > self.allowance
     }
 
-    /// Whether a tenant has more flows, active or not, than may weigh 1 each. Then what they save and owe counts together: with another
-    /// name for each request it would be that of as many flows.
+    /// Whether a tenant has more flows, active in the fleet or known here, than may weigh 1 each. Then what they save and owe counts
+    /// together: with another name for each request it would be that of as many flows.
     pub(super) fn has_many(&self, number: u32) -> bool {
-        self.all[number as usize].known > self.allowance
+        let tenant = &self.all[number as usize];
+        tenant.known - tenant.active + tenant.in_fleet > self.allowance
+    }
+
+    /// The same of the tenant with this hash, which is perhaps not known.
+    pub(super) fn hash_has_many(&self, hash: u64) -> bool {
+        let number = self.numbers.get(&hash);
+        number.is_some_and(|number| self.has_many(*number))
     }
 
     /// The hash of a tenant.
@@ -339,10 +346,10 @@ impl TenantTable {
         self.all[number as usize].drained
     }
 
-    /// A tenant pays `price` for drained seats, from virtual time `from` on at the earliest.
-    pub(super) fn pay_for_drain(&mut self, number: u32, price: SeatSeconds, from: SeatSeconds) {
+    /// A tenant has to pay for drained seats until this virtual time at least.
+    pub(super) fn raise_drained(&mut self, number: u32, until: SeatSeconds) {
         let tenant = &mut self.all[number as usize];
-        tenant.drained = tenant.drained.max(from).plus(price);
+        tenant.drained = tenant.drained.max(until);
     }
 
     /// Virtual time is set back. O(tenants).

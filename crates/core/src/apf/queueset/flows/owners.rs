@@ -120,7 +120,9 @@ impl FlowTable {
         flow.owners_requests = 0;
         // 0 says of a request that it has not started.
         flow.ownership = flow.ownership.wrapping_add(1).max(1);
+        let own = self.drained.get(&number).copied();
         let drained = self.tenants.drained(owner);
+        let drained = own.map_or(drained, |own| own.max(drained));
         if drained > now {
             self.drained.insert(number, drained);
         } else {

@@ -258,6 +258,35 @@ fn a_flow_that_holds_its_part_gives_up_its_only_waiting_request_for_one_that_doe
 }
 
 #[test]
+fn a_flow_takes_the_last_place_of_another_once_until_one_of_its_requests_has_started() {
+    let mut level = WideLevel::new(1, 1);
+    let mut arrive = |flow, seats| level.arrive(flow, seats);
+    assert!(matches!(arrive(ELEPHANT, 1), Admission::Execute(_)));
+    assert!(matches!(arrive(ELEPHANT, 1), Admission::Wait(_)));
+    let Admission::Wait(mouse) = arrive(MOUSE, 1) else {
+        panic!("it takes the elephant's place");
+    };
+    // It gives up at once, and comes again.
+    let mut events = QueueSetEvents::default();
+    assert!(level.set.cancel(at(0), mouse, &mut events));
+    assert!(matches!(level.arrive(ELEPHANT, 1), Admission::Wait(_)));
+    let refused = Admission::Reject(RejectReason::QueueFull);
+    assert_eq!(level.arrive(MOUSE, 1), refused);
+}
+
+#[test]
+fn nobody_gives_up_his_last_place_for_a_flow_that_would_hold_more_than_he_does() {
+    let mut level = WideLevel::new(4, 1);
+    for flow in [ELEPHANT, 3] {
+        assert!(matches!(level.arrive(flow, 2), Admission::Execute(_)));
+    }
+    assert!(matches!(level.arrive(ELEPHANT, 2), Admission::Wait(_)));
+    let refused = Admission::Reject(RejectReason::QueueFull);
+    assert_eq!(level.arrive(MOUSE, 3), refused);
+    assert!(matches!(level.arrive(MOUSE, 2), Admission::Wait(_)));
+}
+
+#[test]
 fn new_names_take_no_more_places_of_a_known_flow_than_their_tenant_may_have() {
     let mut level = FullLevel::new(
         Semantics::Improved,
