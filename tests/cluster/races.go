@@ -163,6 +163,12 @@ func (r RaceRow) String() string {
 	return fmt.Sprintf("%s %s: %s × %s", before, r.Kind.Name, r.Writes[firstWrite], r.Writes[secondWrite])
 }
 
+// createsNothing is whether there is no object, and no write makes one where there is a guard, which refuses a PUT that would.
+func (r RaceRow) createsNothing() bool {
+	creates := func(write RacingWrite) bool { return write.Verb == "POST" || write.Verb == "apply" }
+	return !r.Exists && !slices.ContainsFunc(r.Writes[:], creates)
+}
+
 // A RaceOutcome is what is there after a race.
 type RaceOutcome struct {
 	Before string // the uid of the object before; empty if there was none
