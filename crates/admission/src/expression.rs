@@ -1,7 +1,9 @@
 //! One expression of a policy, compiled.
 
+use std::fmt;
+
 use fairgate_cel::{
-    CelCompileError, CelEnvironment, CelProgram, CelType, PatternBudget, PatternLimit,
+    CelCompileError, CelEnvironment, CelErrorKind, CelProgram, CelType, PatternBudget, PatternLimit,
 };
 
 /// What expressions must evaluate to.
@@ -19,7 +21,31 @@ pub(crate) mod expression_types {
 /// An expression, compiled, or why it does not compile.
 pub(crate) struct PolicyExpression {
     pub(crate) source: String,
-    pub(crate) program: Result<CelProgram, String>,
+    pub(crate) program: Result<CelProgram, CompileProblem>,
+}
+
+/// Why an expression does not compile.
+#[derive(Debug)]
+pub(crate) struct CompileProblem {
+    message: String,
+    /// Whether it exceeds a limit that Kubernetes does not have: kube-apiserver may evaluate it.
+    pub(crate) is_own_limit: bool,
+}
+
+impl CompileProblem {
+    /// One that Kubernetes has, too.
+    fn other(message: String) -> Self {
+        Self {
+            message,
+            is_own_limit: false,
+        }
+    }
+}
+
+impl fmt::Display for CompileProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 impl PolicyExpression {
@@ -35,10 +61,14 @@ impl PolicyExpression {
         });
         let program = match compiled {
             Ok(program) => of_type(program, types),
-            Err(CelCompileError::Issues(issues)) => Err(format!("compilation failed: {issues}")),
-            Err(CelCompileError::Program(error)) => {
-                Err(format!("program instantiation failed: {error}"))
+            Err(CelCompileError::Issues(issues)) => {
+                let message = format!("compilation failed: {issues}");
+                Err(CompileProblem::other(message))
             }
+            Err(CelCompileError::Program(error)) => Err(CompileProblem {
+                message: format!("program instantiation failed: {error}"),
+                is_own_limit: error.kind() == CelErrorKind::OwnLimit,
+            }),
         };
         Self {
             source: source.to_owned(),
@@ -62,18 +92,17 @@ impl PolicyExpression {
 }
 
 /// Refuses a program whose static type is none of `types`. If `types` is empty, every type is accepted.
-fn of_type(program: CelProgram, types: &[CelType]) -> Result<CelProgram, String> {
+fn of_type(program: CelProgram, types: &[CelType]) -> Result<CelProgram, CompileProblem> {
     let found = program.result_type();
     if types.is_empty() || types.contains(found) {
         return Ok(program);
     }
     let found = found.full_name();
     let expected: Vec<_> = types.iter().map(CelType::full_name).collect();
-    Err(match expected.as_slice() {
-        [only] => format!("must evaluate to {only} but got {found}"),
-        all => format!(
-            "must evaluate to one of [{}] but got {found}",
-            all.join(" ")
-        ),
-    })
+    let expected = match expected.as_slice() {
+        [only] => (*only).to_owned(),
+        all => format!("one of [{}]", all.join(" ")),
+    };
+    let message = format!("must evaluate to {expected} but got {found}");
+    Err(CompileProblem::other(message))
 }

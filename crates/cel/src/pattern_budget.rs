@@ -110,6 +110,6 @@ impl PatternBudget {
         };
         self.is_exceeded = true;
         let text = format!("patterns too large: those of {of} take more than {most} {unit}");
-        Err(CelError::new(text))
+        Err(CelError::own_limit(text))
     }
 }

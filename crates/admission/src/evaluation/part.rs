@@ -126,9 +126,12 @@ impl<'c, 'e> EvaluationPart<'c, 'e> {
     ) -> (Result<CelValue<'c>, ExpressionError>, u64) {
         let program = match &expression.program {
             Ok(program) => program,
-            Err(error) => {
-                let message = format!("compilation error: {error}");
-                return (Err(ExpressionError::other(message)), 0);
+            Err(problem) => {
+                let error = ExpressionError {
+                    message: format!("compilation error: {problem}"),
+                    is_own_limit: problem.is_own_limit,
+                };
+                return (Err(error), 0);
             }
         };
         let failed = |error: &CelError| ExpressionError::of_program(&expression.source, error);

@@ -110,7 +110,10 @@ impl<'c, 'e> PolicyVariables<'c, 'e> {
         };
         let program = match &expression.program {
             Ok(program) => program,
-            Err(error) => return (Err(CelError::new(text("compile", error))), 0),
+            Err(problem) if problem.is_own_limit => {
+                return (Err(CelError::own_limit(text("compile", problem))), 0);
+            }
+            Err(problem) => return (Err(CelError::new(text("compile", problem))), 0),
         };
         let before = self.height.get();
         let height = before

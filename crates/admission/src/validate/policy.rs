@@ -173,7 +173,7 @@ impl Expressions {
         let compiled =
             PolicyExpression::compile(environment, expression, types, &mut self.patterns);
         if let Err(problem) = compiled.program {
-            errors.push(ApiFieldError::invalid(field, shown, problem));
+            errors.push(ApiFieldError::invalid(field, shown, problem.to_string()));
         }
     }
 
@@ -235,7 +235,11 @@ impl Expressions {
         self.environment
             .add_variable(text(name), compiled.result_type());
         if let Err(problem) = compiled.program {
-            errors.push(ApiFieldError::invalid(&field, expression, problem));
+            errors.push(ApiFieldError::invalid(
+                &field,
+                expression,
+                problem.to_string(),
+            ));
         }
     }
 

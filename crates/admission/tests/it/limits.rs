@@ -271,6 +271,15 @@ fn no_failure_policy_ignores_a_limit_that_kubernetes_does_not_have() {
         "'x'.matches('({}' + object.metadata.name + '){{1000}}')",
         "a".repeat(500)
     );
+    // The same known when the policy is read, where nothing else is evaluated of the expression. And smaller ones, which all together are too large.
+    let constant = format!("'x'.matches('({}){{1000}}')", "a".repeat(500));
+    let smaller = |name: char| {
+        format!(
+            "'x'.matches('({name}{{250}}){{4}}|{}')",
+            "b{1000}".repeat(150)
+        )
+    };
+    let together = ('a'..'k').map(smaller).collect::<Vec<_>>().join(" || ");
     // Each variable looks the former one up, at a depth that only the limit ends.
     let deep = chain(3000, 0);
     let specs = [
@@ -292,6 +301,23 @@ fn no_failure_policy_ignores_a_limit_that_kubernetes_does_not_have() {
         (
             "a pattern that an operator would absorb",
             of_validation(&format!("{pattern} || true")),
+        ),
+        ("a constant pattern", of_validation(&constant)),
+        (
+            "a constant pattern that an operator would absorb",
+            of_validation(&format!("{constant} || true")),
+        ),
+        (
+            "a condition with a constant pattern",
+            of_condition(&constant),
+        ),
+        (
+            "a variable with a constant pattern that an operator would absorb",
+            with_variable(&constant, "variables.v || true"),
+        ),
+        (
+            "patterns that are too large together",
+            of_validation(&together),
         ),
         ("a chain of variables", deep),
         (

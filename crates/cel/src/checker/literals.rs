@@ -3,7 +3,7 @@
 use super::{Checker, Expr, ExprId, Reference};
 use crate::declarations::{CelFunctionDecl, CheckedCall};
 use crate::types::CelType;
-use crate::value::{CelDuration, CelTimestamp, CelValue};
+use crate::value::{CelDuration, CelError, CelErrorKind, CelTimestamp, CelValue};
 
 pub(super) fn type_of_literal(value: &CelValue<'_>) -> CelType {
     match value {
@@ -118,14 +118,18 @@ fn validate_call(checker: &mut Checker<'_>, id: ExprId, function: &str, args: &[
     }
 }
 
-/// Whether the function that a call refers to accepts the constant. That it takes too much is found again, and told, when the
-/// expression is compiled.
+/// Whether the function that a call refers to accepts the constant. That it takes more than a limit of ours allows is found again, and
+/// told as such, when the expression is compiled.
 fn prepares(checker: &mut Checker<'_>, id: ExprId, value: &CelValue<'_>) -> bool {
     let prepare = declared(checker, id).and_then(|(function, _)| function.prepare);
     let Some((_, prepare)) = prepare else {
         return true;
     };
-    prepare(value, checker.budget).is_ok() || checker.budget.is_exceeded()
+    let accepts = |error: &CelError| error.kind() == CelErrorKind::OwnLimit;
+    prepare(value, checker.budget)
+        .as_ref()
+        .err()
+        .is_none_or(accepts)
 }
 
 /// The type of a node, without type variables; for an optional entry, the type inside.

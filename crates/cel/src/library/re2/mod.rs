@@ -212,8 +212,7 @@ pub(super) fn compile(pattern: &str, budget: &mut PatternBudget) -> Result<Arc<P
 ///
 /// # Errors
 ///
-/// As [`compile`], and when that takes more than `work` allows. Go may accept a pattern that is too
-/// large here, so that is a limit of ours.
+/// As [`compile`], and when that takes more than `work` allows.
 pub(super) fn compile_within(
     pattern: &str,
     text: &str,
@@ -224,19 +223,18 @@ pub(super) fn compile_within(
     let plan = PatternPlan::new(pattern, text.len() >= LONG_TEXT, work.left(), &mut steps);
     let takes = plan.as_ref().map_or(steps, |plan| plan.takes.steps);
     work.burn(takes)?;
-    let plan = plan.map_err(|why| {
-        let error = failed(&why);
-        if why.0 == TOO_LARGE {
-            CelError::own_limit(error.message())
-        } else {
-            error
-        }
-    })?;
+    let plan = plan.map_err(|why| failed(&why))?;
     Ok(plan.build())
 }
 
+/// Go may accept a pattern that is too large here, so that is a limit of ours.
 fn failed((what, part): &Refused) -> CelError {
-    CelError::new(format!("error parsing regexp: {what}: `{part}`"))
+    let text = format!("error parsing regexp: {what}: `{part}`");
+    if *what == TOO_LARGE {
+        CelError::own_limit(text)
+    } else {
+        CelError::new(text)
+    }
 }
 
 /// The cost of matching `text` with `pattern`.

@@ -226,7 +226,7 @@ fn budgets_within_budgets_are_both_kept() {
     let message = |of: &str, most: u32| {
         let text =
             format!("patterns too large: those of {of} take more than {most} steps to compile");
-        Err(CelError::new(text))
+        Err(CelError::own_limit(text))
     };
     assert_eq!(compile_in("a{9}"), Ok(()));
     assert_eq!(compile_in("b{99}"), message("the expression", 8_000));
