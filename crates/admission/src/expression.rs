@@ -100,7 +100,7 @@ fn of_type(program: CelProgram, types: &[CelType]) -> Result<CelProgram, Compile
     let found = found.full_name();
     let expected: Vec<_> = types.iter().map(CelType::full_name).collect();
     let expected = match expected.as_slice() {
-        [only] => (*only).to_owned(),
+        [only] => (*only).clone(),
         all => format!("one of [{}]", all.join(" ")),
     };
     let message = format!("must evaluate to {expected} but got {found}");
