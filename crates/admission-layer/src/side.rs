@@ -222,20 +222,17 @@ impl AdmissionSide {
         let Subject::Write(write) = Subject::of(&digest.info) else {
             return inner.call(call).await;
         };
-        let query = call.request.uri().query().unwrap_or_default();
-        let plan = self.plan(&call, &write, &policies);
-        let output = output(&call);
         let mut evaluation = Evaluation {
             evaluator: Arc::clone(&self.evaluator),
             control: self.control.clone(),
             id: call.context.id,
             started: self.evaluator.clock.now(),
-            plan,
+            plan: self.plan(&call, &write, &policies),
             info: digest.info.clone(),
             content_type: objects::header(call.request.headers(), &http::header::CONTENT_TYPE)
                 .into_owned(),
             path: call.request.uri().path().trim_end_matches('/').to_owned(),
-            raw_query: query.to_owned(),
+            raw_query: call.request.uri().query().unwrap_or_default().to_owned(),
             body: Bytes::new(),
             decoded: None,
             duplicates: Vec::new(),
@@ -243,7 +240,7 @@ impl AdmissionSide {
             strict_refusal: None,
             is_silent: Cell::new(false),
             has_no_path: Cell::new(false),
-            output,
+            output: output(&call),
             share: BodyShare::new(&self.budget, &digest.user),
             evaluated_version: None,
             object_name: ObjectName::default(),
