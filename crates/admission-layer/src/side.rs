@@ -209,30 +209,33 @@ impl AdmissionSide {
     }
 
     /// Evaluates a request, and forwards or refuses it. In audit mode only one is refused whose media type is too long to be read.
-    pub(crate) async fn evaluate<S>(
+    ///
+    /// The body is read before anything is decided about its object. A client may take as long for it as the request may, so what
+    /// policies have to do with it is asked again afterwards.
+    pub(crate) async fn evaluate<S: Service<Call, Response = Reply, Error = Refusal> + 'static>(
         self: Rc<Self>,
         mut call: Call,
         policies: Arc<ForwardedPolicies>,
         mut inner: S,
-    ) -> Result<Reply, Refusal>
-    where
-        S: Service<Call, Response = Reply, Error = Refusal> + 'static,
-    {
+    ) -> Result<Reply, Refusal> {
         let digest = Arc::clone(&call.digest);
         let Subject::Write(write) = Subject::of(&digest.info) else {
             return inner.call(call).await;
         };
+        let query = call.request.uri().query().unwrap_or_default();
+        let plan = self.plan(&call, &write, &policies);
+        let output = output(&call);
         let mut evaluation = Evaluation {
             evaluator: Arc::clone(&self.evaluator),
             control: self.control.clone(),
             id: call.context.id,
             started: self.evaluator.clock.now(),
-            plan: self.plan(&call, &write, &policies),
+            plan,
             info: digest.info.clone(),
             content_type: objects::header(call.request.headers(), &http::header::CONTENT_TYPE)
                 .into_owned(),
             path: call.request.uri().path().trim_end_matches('/').to_owned(),
-            raw_query: call.request.uri().query().unwrap_or_default().to_owned(),
+            raw_query: query.to_owned(),
             body: Bytes::new(),
             decoded: None,
             duplicates: Vec::new(),
@@ -240,7 +243,7 @@ impl AdmissionSide {
             strict_refusal: None,
             is_silent: Cell::new(false),
             has_no_path: Cell::new(false),
-            output: output(&call),
+            output,
             share: BodyShare::new(&self.budget, &digest.user),
             evaluated_version: None,
             object_name: ObjectName::default(),

@@ -13,8 +13,6 @@
 //! Not here: what a weight does ([`super::fair`]).
 
 mod placing;
-#[cfg(test)]
-mod tests;
 mod weight_sum;
 
 use std::{collections::HashMap, hash::BuildHasherDefault};
@@ -490,3 +488,6 @@ impl Weight {
             .min(u64::MAX / 16)
     }
 }
+
+#[cfg(test)]
+mod tests;
