@@ -111,8 +111,9 @@ struct GivenSeats {
 struct OwnKey {
     /// `None`: it must be read.
     revision: Option<KeyRevision>,
-    /// Whether a report of this run was stored: whatever another run writes after that comes from a process that has the same name.
-    is_ours: bool,
+    /// The revision of the last report of this run that is known to be stored: what another run writes after that comes from a process
+    /// that has the same name. What is older was there before, and is found again when the engine is restored from a backup.
+    stored: Option<KeyRevision>,
 }
 
 impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
@@ -128,7 +129,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             coordination: Coordination::new(settings),
             own_key: OwnKey {
                 revision: None,
-                is_ours: false,
+                stored: None,
             },
             remote: RemoteCharges::default(),
             knows_elsewhere: false,
@@ -372,18 +373,27 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             self.own_key.revision = Some(KeyRevision(0));
             return Ok(());
         };
-        let is_mine = match Report::parse(&value) {
-            Ok(report) => report.gateway == self.parts.identity,
-            Err(FormatError::Version { .. }) => false,
+        match Report::parse(&value) {
+            Ok(report) if report.gateway == self.parts.identity => {
+                self.own_key.stored = Some(revision);
+            }
+            Ok(_) | Err(FormatError::Version { .. }) => self.found_another_run(revision),
             // Somebody has damaged it; the next report replaces it.
-            Err(FormatError::Malformed { .. }) => self.own_key.is_ours,
-        };
-        if !is_mine && self.own_key.is_ours {
-            self.gateway.displace();
+            Err(FormatError::Malformed { .. }) => {}
         }
-        self.own_key.is_ours |= is_mine;
         self.own_key.revision = Some(revision);
         Ok(())
+    }
+
+    /// The key of the report holds one of another run, at this revision.
+    fn found_another_run(&mut self, revision: KeyRevision) {
+        match self.own_key.stored {
+            Some(stored) if revision > stored => self.gateway.displace(),
+            Some(_) => tracing::warn!(
+                "fleet: the engine holds an older report under this gateway's name than before: it was restored from a backup"
+            ),
+            None => {}
+        }
     }
 
     async fn write_report(&mut self, load: Load) -> Result<(), EngineError> {
@@ -396,7 +406,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             StoreOutcome::Stored(revision) => {
                 self.own_key = OwnKey {
                     revision: Some(revision),
-                    is_ours: true,
+                    stored: Some(revision),
                 };
                 self.gateway.reported(self.now(), receipt);
                 self.parts.status.update(|view| view.reports_stored += 1);

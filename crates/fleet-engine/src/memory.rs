@@ -25,7 +25,7 @@ struct Shared {
     latency: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Keys {
     revision: u64,
     records: BTreeMap<FleetKey, StoredRecord>,
@@ -33,7 +33,21 @@ struct Keys {
     hash_key: Option<[u8; 16]>,
 }
 
+/// What an engine held at some time.
+#[derive(Clone, Debug)]
+pub struct EngineBackup(Keys);
+
 impl MemoryEngine {
+    /// A copy of all that it holds.
+    pub fn backup(&self) -> EngineBackup {
+        EngineBackup(lock(&self.0.keys).clone())
+    }
+
+    /// Goes back to what it held then, revisions included.
+    pub fn restore(&self, backup: EngineBackup) {
+        *lock(&self.0.keys) = backup.0;
+    }
+
     /// Whether it answers every call with an error from now on.
     pub fn set_down(&self, is_down: bool) {
         self.0.is_down.store(is_down, Ordering::Relaxed);

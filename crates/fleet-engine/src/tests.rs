@@ -469,6 +469,31 @@ async fn a_second_process_with_the_same_name_displaces_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backup_with_reports_of_earlier_runs_displaces_no_gateway() {
+    let mut fleet = Fleet::new(2);
+    fleet.pass(20).await;
+    let backup = fleet.engine.backup();
+    for name in ["gw-0", "gw-1"] {
+        let mut old = fleet.members.remove(0);
+        *lock(&old.site.wants) = 0;
+        old.site.serve();
+        old.stop.take().unwrap().send(()).unwrap();
+        old.task.await.unwrap();
+        fleet.start(name);
+        fleet.pass(20).await;
+    }
+    let before = fleet.pass(1).await;
+    fleet.engine.restore(backup);
+    let used = fleet.pass(30).await;
+    assert_eq!(fleet.states(), [Some(GatewayState::Granted); 2]);
+    assert_eq!(used, before);
+    // A process that takes the name now does displace it.
+    fleet.start("gw-0");
+    fleet.pass(20).await;
+    assert_eq!(fleet.states()[0], Some(GatewayState::Displaced));
+}
+
+#[tokio::test(start_paused = true)]
 async fn gateways_that_go_by_other_terms_are_not_divided_among() {
     let mut fleet = Fleet::new(2);
     fleet.pass(20).await;
