@@ -361,19 +361,23 @@ impl Gateway {
         self.budgets_handle.clone()
     }
 
-    /// Waits for this task before the gateway stops. It ends by itself soon after the drain has begun.
+    /// Waits for this task before the cores stop, so that requests without clients still hold their seats. It ends by itself soon after
+    /// all connections have ended.
     pub(crate) fn wait_for(&mut self, task: task::JoinHandle<()>) {
         self.ending.push(task);
     }
 
-    /// Drains connections, and then waits for the tasks of [`Gateway::wait_for`].
+    /// Drains connections, waits for the tasks of [`Gateway::wait_for`], and then has the cores stop.
     async fn end(&mut self) {
+        let tasks = self.ending.drain(..);
+        let ended = async {
+            for task in tasks {
+                let _ = task.await;
+            }
+        };
         self.drain
-            .run(self.settings.serve.drain, &self.connections)
+            .run(self.settings.serve.drain, &self.connections, ended)
             .await;
-        for task in self.ending.drain(..) {
-            let _ = task.await;
-        }
     }
 
     /// The address it listens on, with the actual port if the configured one is 0.

@@ -5,6 +5,7 @@
 mod etcd;
 mod replacing;
 mod stand_in;
+mod stopping;
 
 use std::{
     collections::BTreeMap,

@@ -7,6 +7,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -135,10 +136,11 @@ impl Server {
         }
     }
 
-    /// Executes a request. It goes on when the connection is closed.
+    /// Executes a request, for [`SERVICE`] or for as many milliseconds as its query says (`takes`). It goes on when the connection is closed.
     pub(super) async fn work(self: &Arc<Self>, request: &Request<Incoming>) -> TestReply {
         let user = request.headers().get("impersonate-user");
         let user = user.map_or("", |user| user.to_str().unwrap()).to_owned();
+        let takes = request.uri().query().and_then(takes).unwrap_or(SERVICE);
         if let Some(query) = request.uri().query() {
             *self
                 .ran
@@ -151,7 +153,7 @@ impl Server {
         let executes = tokio::spawn(async move {
             server.executing.begin();
             server.together.begin();
-            tokio::time::sleep(SERVICE).await;
+            tokio::time::sleep(takes).await;
             server.executing.end();
             server.together.end();
             *server.served.lock().unwrap().entry(user).or_default() += 1;
@@ -176,6 +178,12 @@ impl Server {
     pub(super) fn served_by_user(&self) -> BTreeMap<String, usize> {
         self.served.lock().unwrap().clone()
     }
+}
+
+/// How long a request with this query takes, if it says so.
+fn takes(query: &str) -> Option<Duration> {
+    let millis = query.strip_prefix("takes=")?;
+    Some(Duration::from_millis(millis.parse().unwrap()))
 }
 
 pub(super) fn status(code: u16, body: &Value) -> TestReply {

@@ -73,8 +73,14 @@ impl DrainController {
         });
     }
 
-    /// Goes through all phases. Completes when all connections have ended, or a second after the limit.
-    pub async fn run(&self, settings: DrainSettings, connections: &ClientConnections) {
+    /// Goes through all phases. Completes when all connections have ended, or a second after the limit, and then `farewell` has completed:
+    /// requests whose clients have left hold their seats until then.
+    pub async fn run(
+        &self,
+        settings: DrainSettings,
+        connections: &ClientConnections,
+        farewell: impl Future<Output = ()>,
+    ) {
         self.advance(DrainPhase::Unready);
         tokio::time::sleep(settings.delay).await;
         self.advance(DrainPhase::Stopping);
@@ -82,6 +88,7 @@ impl DrainController {
         self.advance(DrainPhase::Ended);
         // Connections close themselves when they see the phase; those that do not are closed with their threads.
         let _ = tokio::time::timeout(Duration::from_secs(1), connections.all_ended()).await;
+        farewell.await;
         self.advance(DrainPhase::Over);
     }
 }
