@@ -23,7 +23,7 @@ use fairgate_core::{
         policy::{LevelKind, Policy},
         seat_lease::SeatLease,
     },
-    sync::{Mutex, lock},
+    sync::{AtomicBool, Mutex, Ordering, lock},
     time::Time,
 };
 use fairgate_fleet::{
@@ -110,7 +110,8 @@ impl Fleet {
         checks.note("fleet", move || {
             noted.with(|view| {
                 let lost = view.ledger_lost.then(|| LEDGER_LOST.to_owned());
-                view.problem.clone().or(lost)
+                let problem = view.problem.clone().or(lost);
+                problem.or_else(|| view.hash_keys_differ.clone())
             })
         })
     }
@@ -127,9 +128,16 @@ impl Fleet {
         self.register_metrics(telemetry);
         self.provide_dump(telemetry);
         let control = gateway.control();
-        let flow_control = Arc::clone(applier.flow_control());
-        if !self.has_hash_key {
-            let follow = follow_hash_key(Arc::clone(&self.engine), applier);
+        let seats = Arc::new(FleetSeats::new(
+            Arc::clone(applier.flow_control()),
+            self.config.isolated_seats,
+            self.clock.clone(),
+            servers,
+        ));
+        if self.has_hash_key {
+            seats.has_hash_key.store(true, Ordering::Relaxed);
+        } else {
+            let follow = follow_hash_key(Arc::clone(&self.engine), applier, Arc::clone(&seats));
             tasks::spawn(&control, follow);
         }
         let mut phases = gateway.drain().subscribe();
@@ -150,12 +158,7 @@ impl Fleet {
             "this gateway is a member of a fleet"
         );
         let member = FleetMember::new(MemberSettings {
-            seats: Arc::new(FleetSeats::new(
-                flow_control,
-                self.config.isolated_seats,
-                self.clock.clone(),
-                servers,
-            )),
+            seats,
             settings: protocol_settings(&self.config),
             identity,
             started: self.started,
@@ -268,6 +271,7 @@ fn dump(fleet: &str, gateway: &str, status: &FleetStatus, moment: Moment) -> Str
         "isStale": moment.age(view.ledger_read) > STALE,
         "coordinatorSeenMillisecondsAgo": millis(view.coordinator_renewed),
         "problem": view.problem,
+        "hashKeysDiffer": view.hash_keys_differ,
         "isolationReason": view.isolation_reason(),
         "gateways": gateways.collect::<Vec<_>>(),
     })
@@ -332,6 +336,8 @@ pub(crate) struct FleetSeats {
     floor: Seats,
     clock: Clock,
     received: Mutex<ReceivedWork>,
+    /// Whether flows are hashed with the key that they keep: a configured one, or that of the fleet.
+    has_hash_key: AtomicBool,
 }
 
 impl FleetSeats {
@@ -348,7 +354,15 @@ impl FleetSeats {
             floor,
             clock,
             received: Mutex::default(),
+            has_hash_key: AtomicBool::default(),
         }
+    }
+
+    /// [`Load::hash_key_mark`].
+    fn hash_key_mark(&self) -> Option<u64> {
+        let view = self.flow_control.dispatcher().view();
+        let is_known = self.has_hash_key.load(Ordering::Relaxed);
+        is_known.then(|| view.policy().settings().hash_key_mark())
     }
 
     /// The seats of the servers that can be reached, 0 if none can; `None` with one server behind the gateway.
@@ -366,8 +380,11 @@ impl FleetSeats {
 impl SeatUser for FleetSeats {
     fn load(&self) -> Load {
         let load = lock(&self.received).load(self.flow_control.dispatcher());
-        let reach = self.reach();
-        Load { reach, ..load }
+        Load {
+            reach: self.reach(),
+            hash_key_mark: self.hash_key_mark(),
+            ..load
+        }
     }
 
     fn sample(&self) {
@@ -420,17 +437,18 @@ fn levels(policy: &Policy, total: Seats) -> Vec<FleetLevel> {
 }
 
 /// Gets the fleet's hash key, and uses it from then on: until then, flows are told apart by another key.
-async fn follow_hash_key(engine: Arc<ConfiguredEngine>, applier: Applier) {
+async fn follow_hash_key(engine: Arc<ConfiguredEngine>, applier: Applier, seats: Arc<FleetSeats>) {
     let own = applier.hash_key();
     let mut failure = String::new();
     loop {
         match engine.hash_key(own).await {
-            Ok(key) if key == own => return,
+            Ok(key) if key == own => return seats.has_hash_key.store(true, Ordering::Relaxed),
             Ok(key) => {
                 let applied = tokio::task::spawn_blocking(move || {
                     applier.apply(|compiling| compiling.settings.hash_key = key)
                 });
                 if applied.await.is_ok_and(|(applied, _)| applied) {
+                    seats.has_hash_key.store(true, Ordering::Relaxed);
                     tracing::info!("fleet: flows are hashed with the key of the fleet");
                 } else {
                     tracing::error!(

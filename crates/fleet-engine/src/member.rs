@@ -20,7 +20,7 @@ use fairgate_fleet::{
     division::FleetDivision,
     gateway::{FleetGateway, GatewayState, Load},
     identity::{Epoch, Fence, GatewayRun, KeyRevision},
-    records::{FormatError, LevelGrant, Report, SeatLedger},
+    records::{FormatError, LevelGrant, Report, SeatLedger, Standing},
     remote::{Elsewhere, RemoteCharges},
     settings::Settings,
 };
@@ -426,6 +426,25 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         self.parts.status.update(|view| {
             view.limit = limit;
             view.coordinates = coordinates;
+            if !coordinates {
+                view.hash_keys_differ = None;
+            }
+        });
+    }
+
+    /// Says once which members hash flows with different keys, and once that none do any more.
+    fn note_hash_keys(&self, reports: &[(Report, KeyRevision)]) {
+        self.parts.status.update(|view| {
+            let reports = reports.iter().map(|(report, _)| report);
+            let found = other_hash_keys(&view.ledger, reports);
+            if found == view.hash_keys_differ {
+                return;
+            }
+            match &found {
+                Some(which) => tracing::error!("fleet: {which}"),
+                None => tracing::info!("fleet: all gateways hash flows with the same key again"),
+            }
+            view.hash_keys_differ = found;
         });
     }
 
@@ -453,6 +472,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             .into_iter()
             .map(|record| parse_report(&record, &terms));
         let reports: Vec<_> = reports.collect::<Result<_, _>>()?;
+        self.note_hash_keys(&reports);
         let epochs = reports.iter().map(|(report, _)| report.epoch);
         self.known_epoch = epochs.fold(self.known_epoch, Ord::max);
         let now = self.now();
@@ -552,6 +572,24 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             view.failure = failure;
         });
     }
+}
+
+/// Two members whose keys of flow hashes differ, and what to do; `None` if there are none.
+fn other_hash_keys<'a>(
+    ledger: &SeatLedger,
+    reports: impl Iterator<Item = &'a Report>,
+) -> Option<String> {
+    let is_member = |report: &&Report| {
+        let entry = ledger.entry(&report.gateway);
+        entry.is_some_and(|entry| entry.standing == Standing::Member)
+    };
+    let marked = |report: &'a Report| Some((&report.gateway.name, report.hash_key_mark?));
+    let mut marks = reports.filter(is_member).filter_map(marked);
+    let (first, key) = marks.next()?;
+    let (other, _) = marks.find(|(_, mark)| *mark != key)?;
+    Some(format!(
+        "gateways {first} and {other} hash flows with different keys, so who uses both has a share at each: set flowControl.hashKey to the same at all gateways, or at none, and restart those that had another"
+    ))
 }
 
 fn to_json(record: &impl serde::Serialize) -> Result<Vec<u8>, EngineError> {

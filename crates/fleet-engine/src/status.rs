@@ -49,6 +49,8 @@ pub struct FleetView {
     pub limit: Seats,
     /// Why the engine cannot be used at present, or what it holds.
     pub problem: Option<String>,
+    /// Which gateways hash flows with different keys, and what to do; only where seats are divided.
+    pub hash_keys_differ: Option<String>,
     /// What kind of problem that is.
     pub failure: Option<EngineFailure>,
     /// Calls of the engine that failed.

@@ -103,6 +103,7 @@ struct Site {
     /// The flows that a tenant has here, and those that it has elsewhere as far as is known.
     flows: Mutex<u32>,
     flows_elsewhere: Mutex<u32>,
+    hash_key_mark: Mutex<Option<u64>>,
 }
 
 impl Site {
@@ -144,6 +145,7 @@ impl SeatUser for Site {
                 ..LevelLoad::default()
             }],
             tenants: tenant.into_iter().collect(),
+            hash_key_mark: *lock(&self.hash_key_mark),
             ..Load::default()
         }
     }
@@ -223,6 +225,7 @@ impl Fleet {
             executing: Mutex::default(),
             flows: Mutex::default(),
             flows_elsewhere: Mutex::default(),
+            hash_key_mark: Mutex::default(),
         });
         let status = Arc::new(FleetStatus::default());
         let member = FleetMember::new(MemberSettings {
@@ -511,6 +514,34 @@ async fn gateways_that_go_by_other_terms_are_not_divided_among() {
         problem.contains("gateway gw-2 has other settings"),
         "{problem}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_coordinator_says_which_gateways_hash_flows_with_different_keys() {
+    let fleet = Fleet::new(3);
+    let said = || {
+        let views = fleet.members.iter().map(|member| member.status.view());
+        views.filter_map(|view| view.hash_keys_differ).next()
+    };
+    // One does not have the key of its fleet yet.
+    for (marks, expected) in [
+        ([None, Some(7), Some(7)], None),
+        (
+            [Some(7), Some(7), Some(8)],
+            Some("gateways gw-0 and gw-2 hash"),
+        ),
+        ([Some(8), Some(8), Some(8)], None),
+    ] {
+        for (member, mark) in fleet.members.iter().zip(marks) {
+            *lock(&member.site.hash_key_mark) = mark;
+        }
+        fleet.pass(20).await;
+        let said = said();
+        assert_eq!(said.is_some(), expected.is_some(), "{marks:?}: {said:?}");
+        if let (Some(said), Some(expected)) = (said, expected) {
+            assert!(said.starts_with(expected), "{said}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -125,6 +125,8 @@ pub struct Load {
     pub executing: Seats,
     /// [`Report::reach`].
     pub reach: Option<Seats>,
+    /// [`Report::hash_key_mark`].
+    pub hash_key_mark: Option<u64>,
     /// By level.
     pub levels: Vec<LevelLoad>,
     /// The most active flows.
@@ -324,6 +326,7 @@ impl FleetGateway {
             leaving: self.phase == GatewayPhase::Leaving,
             terms: self.settings.terms(),
             reach: load.reach,
+            hash_key_mark: load.hash_key_mark,
             levels: load.levels,
             flows: load.flows,
             tenants: load.tenants,

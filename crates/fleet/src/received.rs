@@ -79,6 +79,7 @@ impl ReceivedWork {
         Load {
             executing: uses.iter().map(LevelUse::held).sum(),
             reach: None,
+            hash_key_mark: None,
             levels: uses.iter().map(level).collect(),
             flows: flows.into_iter().map(flow).collect(),
             tenants,

@@ -44,6 +44,9 @@ pub struct Report {
     /// The seats of the servers that it reaches, 0 if it reaches none; `None` if it cannot tell them apart: then all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<Seats>,
+    /// Tells apart the keys with which gateways hash flows; `None` until the gateway has that of its fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hash_key_mark: Option<u64>,
     /// By level.
     #[serde(default)]
     pub levels: Vec<LevelLoad>,

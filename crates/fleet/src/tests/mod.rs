@@ -24,6 +24,7 @@ pub(crate) fn report_of(name: &str) -> Report {
         leaving: false,
         terms: String::new(),
         reach: None,
+        hash_key_mark: None,
         levels: Vec::new(),
         flows: Vec::new(),
         tenants: Vec::new(),
