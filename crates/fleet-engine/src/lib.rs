@@ -9,6 +9,7 @@
 
 pub mod conformance;
 mod coordination;
+mod elected;
 pub mod engine;
 #[cfg(feature = "etcd")]
 pub mod etcd;

@@ -15,7 +15,7 @@ use fairgate_core::{
     sync,
     time::Time,
 };
-use fairgate_election::{Leadership, LeaseApi, LeaseCallError, LeaseCandidate};
+use fairgate_election::{Leadership, LeaseCandidate};
 use fairgate_fleet::{
     division::FleetDivision,
     gateway::{FleetGateway, GatewayState, Load},
@@ -24,13 +24,11 @@ use fairgate_fleet::{
     remote::{Elsewhere, RemoteCharges},
     settings::Settings,
 };
-use http::Method;
-use jiff::Timestamp;
-use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::{
     coordination::{Coordination, parse_report},
+    elected::{ElectionCalls, follow_election},
     engine::{EngineError, EngineFailure, FleetEngine, FleetKey, StoreOutcome, StoredRecord},
     status::{FleetStatus, LEDGER_LOST, state_name},
 };
@@ -594,51 +592,4 @@ fn other_hash_keys<'a>(
 
 fn to_json(record: &impl serde::Serialize) -> Result<Vec<u8>, EngineError> {
     serde_json::to_vec(record).map_err(|error| EngineError::new(error.to_string()))
-}
-
-/// Announces whether this gateway is elected, and with which fence.
-async fn follow_election<A: LeaseApi>(
-    leadership: &mut Leadership<'_, A>,
-    elected: &watch::Sender<Option<Fence>>,
-) {
-    loop {
-        leadership.acquire().await;
-        if let Some(version) = leadership.version() {
-            tracing::info!(fence = version, "fleet: this gateway is the coordinator");
-            elected.send_replace(Some(Fence(version)));
-        } else {
-            tracing::error!(
-                "fleet: the version of the coordinator's lease is no number; this gateway cannot coordinate"
-            );
-        }
-        leadership.keep().await;
-        if elected.send_replace(None).is_some() {
-            tracing::warn!("fleet: this gateway is no longer the coordinator");
-        }
-    }
-}
-
-/// The engine's lease, for the election. What is seen of it tells whether some gateway coordinates.
-struct ElectionCalls<E> {
-    engine: Arc<E>,
-    clock: Clock,
-    status: Arc<FleetStatus>,
-}
-
-impl<E: FleetEngine> LeaseApi for ElectionCalls<E> {
-    fn date(&self) -> Timestamp {
-        Timestamp::try_from(self.clock.wall()).unwrap_or(Timestamp::UNIX_EPOCH)
-    }
-
-    async fn call(
-        &self,
-        method: Method,
-        _: &str,
-        _: &str,
-        lease: Option<&Value>,
-    ) -> Result<Value, LeaseCallError> {
-        let lease = self.engine.lease_call(method, lease).await?;
-        self.status.saw_lease(&lease, self.clock.now());
-        Ok(lease)
-    }
 }

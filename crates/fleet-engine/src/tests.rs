@@ -76,6 +76,7 @@ async fn the_engine_on_leases_conforms() {
 
 #[cfg(feature = "etcd")]
 mod etcd;
+mod records;
 
 #[cfg(feature = "etcd")]
 #[tokio::test]
@@ -459,92 +460,6 @@ async fn who_has_no_grant_takes_no_account_of_other_gateways() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_process_with_the_same_name_displaces_the_first() {
-    let mut fleet = Fleet::new(2);
-    fleet.pass(20).await;
-    fleet.start("gw-0");
-    fleet.pass(20).await;
-    assert_eq!(fleet.states()[0], Some(GatewayState::Displaced));
-    let displaced = fleet.members[0].status.view();
-    assert_eq!(displaced.isolation_reason(), Some("same-name"));
-    assert_eq!(fleet.members[0].site.may_use(), 0);
-    assert_eq!(fleet.states()[2], Some(GatewayState::Granted));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_backup_with_reports_of_earlier_runs_displaces_no_gateway() {
-    let mut fleet = Fleet::new(2);
-    fleet.pass(20).await;
-    let backup = fleet.engine.backup();
-    for name in ["gw-0", "gw-1"] {
-        let mut old = fleet.members.remove(0);
-        *lock(&old.site.wants) = 0;
-        old.site.serve();
-        old.stop.take().unwrap().send(()).unwrap();
-        old.task.await.unwrap();
-        fleet.start(name);
-        fleet.pass(20).await;
-    }
-    let before = fleet.pass(1).await;
-    fleet.engine.restore(backup);
-    let used = fleet.pass(30).await;
-    assert_eq!(fleet.states(), [Some(GatewayState::Granted); 2]);
-    assert_eq!(used, before);
-    // A process that takes the name now does displace it.
-    fleet.start("gw-0");
-    fleet.pass(20).await;
-    assert_eq!(fleet.states()[0], Some(GatewayState::Displaced));
-}
-
-#[tokio::test(start_paused = true)]
-async fn gateways_that_go_by_other_terms_are_not_divided_among() {
-    let mut fleet = Fleet::new(2);
-    fleet.pass(20).await;
-    fleet.start_by("gw-2", Settings::new(4, FLOOR, Reclaim::Prompt));
-    let used = fleet.pass(20).await;
-    assert_eq!(
-        used,
-        [29, 29, FLOOR],
-        "grants stay, and it has its floor alone"
-    );
-    let coordinators = fleet.members.iter().map(|member| member.status.view());
-    let problem = coordinators.into_iter().find(|view| view.coordinates);
-    let problem = problem.unwrap().problem.unwrap();
-    assert!(
-        problem.contains("gateway gw-2 has other settings"),
-        "{problem}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_coordinator_says_which_gateways_hash_flows_with_different_keys() {
-    let fleet = Fleet::new(3);
-    let said = || {
-        let views = fleet.members.iter().map(|member| member.status.view());
-        views.filter_map(|view| view.hash_keys_differ).next()
-    };
-    // One does not have the key of its fleet yet.
-    for (marks, expected) in [
-        ([None, Some(7), Some(7)], None),
-        (
-            [Some(7), Some(7), Some(8)],
-            Some("gateways gw-0 and gw-2 hash"),
-        ),
-        ([Some(8), Some(8), Some(8)], None),
-    ] {
-        for (member, mark) in fleet.members.iter().zip(marks) {
-            *lock(&member.site.hash_key_mark) = mark;
-        }
-        fleet.pass(20).await;
-        let said = said();
-        assert_eq!(said.is_some(), expected.is_some(), "{marks:?}: {said:?}");
-        if let (Some(said), Some(expected)) = (said, expected) {
-            assert!(said.starts_with(expected), "{said}");
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn each_gateway_has_read_the_ledger_within_a_second_the_coordinator_too() {
     let fleet = Fleet::new(3);
     fleet.pass(60).await;
@@ -554,30 +469,6 @@ async fn each_gateway_has_read_the_ledger_within_a_second_the_coordinator_too() 
         assert!(age <= Duration::from_secs(1), "{age:?}");
         assert!(!view.ledger_lost);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn all_gateways_notice_a_deleted_ledger_and_keep_their_grants() {
-    let mut fleet = Fleet::new(2);
-    fleet.pass(20).await;
-    let grants = fleet.pass(1).await;
-    fleet.engine.delete(&FleetKey::Ledger);
-    assert_eq!(fleet.pass(20).await, grants);
-    for member in &fleet.members {
-        let view = member.status.view();
-        assert!(view.ledger_lost);
-        assert_eq!(view.ledger.entries.len(), 2, "the last one is shown");
-    }
-
-    // Somebody who never saw that ledger learns of it from the reports.
-    fleet.start("gw-2");
-    fleet.pass(5).await;
-    for died in fleet.members.drain(..2) {
-        died.task.abort();
-    }
-    fleet.pass(30).await;
-    let view = fleet.members[0].status.view();
-    assert!(view.coordinates && view.ledger_lost);
 }
 
 /// How long it takes until a gateway has nine tenths of the seats that it can get, over many changes of demand at random moments, for

@@ -56,6 +56,40 @@ fn errors_to_one_user_say_nothing_about_a_server() {
 }
 
 #[test]
+fn connections_that_servers_close_for_one_user_say_nothing_about_them() {
+    let closes = || {
+        TestUpstream::start(Speaks::Http1, |request| async move {
+            match request.uri().path() {
+                "/broken" => reset(),
+                _ => text("ok"),
+            }
+        })
+    };
+    let servers = [closes(), closes()];
+    let entries = servers
+        .each_ref()
+        .map(|server| json!({"url": url(server.address), "seats": 10}));
+    let gateway = before(&json!(entries), &json!({"upstream": {"spread": "request"}}));
+    for _ in 0..20 {
+        let response = get(&gateway, "alice", "/broken");
+        assert_eq!(status(&response), 503, "{response}");
+    }
+    let ejections = || {
+        let metric = "fairgate_upstream_server_ejections_total";
+        let of = |server: &TestUpstream| of_server(&gateway, metric, server.address);
+        servers.iter().filter_map(of).sum::<u64>()
+    };
+    assert_eq!(ejections(), 0, "{:?}", gateway.logged("server"));
+    // When it happens to others, too, it is the server.
+    wait_until("a server is ejected", || {
+        for user in ["alice", "bob"] {
+            let _ = get(&gateway, user, "/broken");
+        }
+        ejections() > 0
+    });
+}
+
+#[test]
 fn requests_of_one_user_that_servers_reset_say_nothing_about_them() {
     let authority = Authority::new("test root");
     let resets = || {

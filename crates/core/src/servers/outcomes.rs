@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Requests that fail in a row until a server counts as down.
+/// Requests of two users or more that fail in a row until a server counts as down.
 pub const FAILURES_IN_A_ROW: u32 = 3;
 /// How many users are told apart: as many as a mask has bits.
 const USERS: usize = 64;
@@ -16,6 +16,8 @@ pub struct Outcomes {
     sent: AtomicU64,
     /// Requests that failed one after the other, without an answer in between.
     failed_in_a_row: AtomicU32,
+    /// Their users: a bit for each, by a hash of the name.
+    users_in_row: AtomicU64,
     answers: AtomicU64,
     errors: AtomicU64,
     resets: AtomicU64,
@@ -81,6 +83,7 @@ impl Default for Outcomes {
             awaited: std::array::from_fn(|_| AtomicU32::new(0)),
             sent: AtomicU64::default(),
             failed_in_a_row: AtomicU32::default(),
+            users_in_row: AtomicU64::default(),
             answers: AtomicU64::default(),
             errors: AtomicU64::default(),
             resets: AtomicU64::default(),
@@ -133,22 +136,26 @@ impl Outcomes {
         self.end_row();
     }
 
-    /// A request was sent and not answered. True if it was the one after which the server counts as down.
-    pub fn failed(&self) -> bool {
+    /// A request was sent and not answered, of a user whose name has this hash. True if the server counts as down after it: one user may
+    /// send what makes a server close its connection, so it takes two.
+    pub fn failed(&self, user: u64) -> bool {
+        let user = 1 << bucket(user);
+        let users = self.users_in_row.fetch_or(user, Ordering::Relaxed) | user;
         let before = self.failed_in_a_row.fetch_add(1, Ordering::Relaxed);
-        before + 1 == FAILURES_IN_A_ROW
+        before.saturating_add(1) >= FAILURES_IN_A_ROW && users.count_ones() > 1
     }
 
     /// An answer ends a row of failures. Hardly ever a write, since many cores answer at a time.
     fn end_row(&self) {
         if self.failed_in_a_row.load(Ordering::Relaxed) != 0 {
-            self.failed_in_a_row.store(0, Ordering::Relaxed);
+            self.forget_failures();
         }
     }
 
     /// The server is tried again: what failed before no longer counts.
     pub fn forget_failures(&self) {
         self.failed_in_a_row.store(0, Ordering::Relaxed);
+        self.users_in_row.store(0, Ordering::Relaxed);
     }
 
     /// How requests ended since the last call, and which wait. `is_full`: whether the server has no seat left.
@@ -233,12 +240,24 @@ mod tests {
         ];
         for answer in answers {
             let outcomes = Outcomes::default();
-            assert!(!outcomes.failed() && !outcomes.failed());
+            assert!(!outcomes.failed(1) && !outcomes.failed(2));
             answer(&outcomes);
-            assert!(!outcomes.failed() && !outcomes.failed());
+            assert!(!outcomes.failed(2) && !outcomes.failed(2));
             // That a request is reset says nothing of whether the server answers.
             outcomes.reset(1);
-            assert!(outcomes.failed());
+            assert!(outcomes.failed(1));
         }
+    }
+
+    #[test]
+    fn a_row_of_one_user_does_not_count_until_another_one_is_in_it() {
+        let outcomes = Outcomes::default();
+        for _ in 0..10 {
+            assert!(!outcomes.failed(1));
+        }
+        assert!(outcomes.failed(2));
+        outcomes.forget_failures();
+        assert!(!outcomes.failed(2) && !outcomes.failed(1));
+        assert!(outcomes.failed(1));
     }
 }

@@ -160,7 +160,7 @@ impl ServerChoice {
             Blame::NotConnected => self.servers.not_connected(&chosen.server),
             // What pods answer through a server says nothing about the server.
             Blame::NotAnswered if call.kind != RequestKind::LongRunning => {
-                self.servers.failed(&chosen.server);
+                self.servers.failed(&chosen.server, hash_of_user(call));
             }
             // As an error: it takes those of several users to say something about the server.
             Blame::Reset if call.kind != RequestKind::LongRunning => {

@@ -427,9 +427,10 @@ impl UpstreamServers {
         self.after(server, changed);
     }
 
-    /// `server` took a request and did not answer it. After the third in a row it gets none for some time.
-    pub fn failed(&self, server: &Arc<UpstreamServer>) {
-        if server.load.outcomes().failed() {
+    /// `server` took a request and did not answer it, of a user whose name has this hash. After the third in a row, of several users, it
+    /// gets none for some time.
+    pub fn failed(&self, server: &Arc<UpstreamServer>, user: u64) {
+        if server.load.outcomes().failed(user) {
             let now = self.clock.now();
             let changed = lock(&server.health).requests_fail(now, EjectionReason::Failing);
             self.after(server, changed);
