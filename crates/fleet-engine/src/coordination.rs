@@ -122,8 +122,7 @@ pub(crate) fn parse_report(
     terms: &str,
 ) -> Result<(Report, KeyRevision), EngineError> {
     let report = Report::parse(&record.value);
-    let report = report
-        .map_err(|error| EngineError::of(EngineFailure::Unusable, format!("a report: {error}")))?;
+    let report = report.map_err(|error| EngineError::of_record("a report", &error))?;
     // One that has left uses no seat, whatever its terms were.
     let has_left = report.leaving && report.held == 0;
     if report.terms != terms && !report.terms.is_empty() && !has_left {

@@ -2,7 +2,7 @@
 //!
 //! Not here: elections themselves (`fairgate-election`), and what a coordinator does (`coordination`).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fairgate_base::clock::Clock;
 use fairgate_election::{Leadership, LeaseApi, LeaseCallError};
@@ -10,14 +10,18 @@ use fairgate_fleet::identity::Fence;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{engine::FleetEngine, status::FleetStatus};
 
-/// Announces whether this gateway is elected, and with which fence.
+/// How long a gateway that cannot coordinate leaves it to others: longer than it takes them to be elected.
+const STANDS_BACK: Duration = Duration::from_secs(60);
+
+/// Announces whether this gateway is elected, and with which fence. One that `resigns` leaves coordinating to others for a while.
 pub(crate) async fn follow_election<A: LeaseApi>(
     leadership: &mut Leadership<'_, A>,
     elected: &watch::Sender<Option<Fence>>,
+    resigns: &Notify,
 ) {
     loop {
         leadership.acquire().await;
@@ -29,9 +33,16 @@ pub(crate) async fn follow_election<A: LeaseApi>(
                 "fleet: the version of the coordinator's lease is no number; this gateway cannot coordinate"
             );
         }
-        leadership.keep().await;
+        let is_resigning = tokio::select! {
+            () = leadership.keep() => false,
+            () = resigns.notified() => true,
+        };
         if elected.send_replace(None).is_some() {
             tracing::warn!("fleet: this gateway is no longer the coordinator");
+        }
+        if is_resigning {
+            leadership.release().await;
+            tokio::time::sleep(STANDS_BACK).await;
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Not here: what is stored (`fairgate-fleet`), and elections, which use [`FleetEngine::lease_call`].
 
 use fairgate_election::LeaseCallError;
-use fairgate_fleet::identity::KeyRevision;
+use fairgate_fleet::{identity::KeyRevision, records::FormatError};
 use http::Method;
 use serde_json::Value;
 
@@ -42,6 +42,8 @@ pub struct EngineError {
     pub failure: EngineFailure,
     /// What the engine says, or what happened to the request.
     pub why: String,
+    /// Whether a gateway of another version may be able to use what this one cannot.
+    pub is_of_version: bool,
 }
 
 /// The kinds of failures of an engine.
@@ -88,6 +90,15 @@ impl EngineError {
         Self {
             failure,
             why: why.into(),
+            is_of_version: false,
+        }
+    }
+
+    /// A record, which is called `what`, cannot be read.
+    pub(crate) fn of_record(what: &str, error: &FormatError) -> Self {
+        Self {
+            is_of_version: matches!(error, FormatError::Version { .. }),
+            ..Self::of(EngineFailure::Unusable, format!("{what}: {error}"))
         }
     }
 }

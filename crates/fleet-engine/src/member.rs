@@ -24,7 +24,7 @@ use fairgate_fleet::{
     remote::{Elsewhere, RemoteCharges},
     settings::Settings,
 };
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{
     coordination::{Coordination, parse_report},
@@ -93,6 +93,8 @@ pub struct FleetMember<E, S> {
     known_epoch: Epoch,
     state: Option<GatewayState>,
     problem: Option<EngineError>,
+    /// Notified when this gateway cannot coordinate and another one may be able to.
+    resigns: Arc<Notify>,
 }
 
 /// What flow control was given.
@@ -136,6 +138,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             given: None,
             state: None,
             problem: None,
+            resigns: Arc::default(),
             parts,
         }
     }
@@ -158,9 +161,10 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
         let clock = self.parts.clock.clone();
         let mut leadership = Leadership::new(&api, &clock, Some(candidate), self.parts.seed);
         let (sender, elected) = watch::channel(None);
+        let resigns = Arc::clone(&self.resigns);
         tokio::select! {
             () = stop => {}
-            () = follow_election(&mut leadership, &sender) => {}
+            () = follow_election(&mut leadership, &sender, &resigns) => {}
             () = self.work(&elected) => {}
         }
         if tokio::time::timeout(FAREWELL, self.leave()).await.is_err() {
@@ -226,9 +230,7 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             return Ok((SeatLedger::default(), KeyRevision(0)));
         };
         let ledger = SeatLedger::parse(&value);
-        let ledger = ledger.map_err(|error| {
-            EngineError::of(EngineFailure::Unusable, format!("ledger: {error}"))
-        })?;
+        let ledger = ledger.map_err(|error| EngineError::of_record("ledger", &error))?;
         Ok((ledger, revision))
     }
 
@@ -417,6 +419,9 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
     /// Divides the seats, if this gateway is elected.
     async fn coordinate(&mut self, fence: Option<Fence>) {
         if let Err(error) = self.coordination_turn(fence).await {
+            if error.is_of_version {
+                self.resigns.notify_one();
+            }
             self.failed(&error);
         }
         let coordinates = self.coordination.is_active(fence);

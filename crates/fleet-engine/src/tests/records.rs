@@ -1,6 +1,8 @@
 //! What gateways do about records that they did not expect.
 
 use super::*;
+use crate::engine::{FleetEngine as _, StoreOutcome};
+use fairgate_fleet::identity::KeyRevision;
 
 #[tokio::test(start_paused = true)]
 async fn a_second_process_with_the_same_name_displaces_the_first() {
@@ -86,6 +88,33 @@ async fn the_coordinator_says_which_gateways_hash_flows_with_different_keys() {
             assert!(said.starts_with(expected), "{said}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_read_a_record_of_another_version_leaves_coordinating_to_others() {
+    let fleet = Fleet::new(1);
+    fleet.pass(20).await;
+    let coordinates = |fleet: &Fleet| fleet.members[0].status.view().coordinates;
+    let is_free = async |fleet: &Fleet| {
+        let lease = fleet.engine.lease_call(Method::GET, None).await.unwrap();
+        lease["spec"]["holderIdentity"]
+            .as_str()
+            .unwrap_or_default()
+            .is_empty()
+    };
+    assert!(coordinates(&fleet) && !is_free(&fleet).await);
+    let newer = FleetKey::Report("newer".to_owned());
+    let report = br#"{"version": 2, "shape": "unknown"}"#.to_vec();
+    let written = fleet.engine.write(&newer, KeyRevision(0), report).await;
+    assert!(matches!(written, Ok(StoreOutcome::Stored(_))));
+    let grants = fleet.pass(5).await;
+    assert!(!coordinates(&fleet) && is_free(&fleet).await);
+    // It tries again, without an end, and keeps its grant all the while.
+    assert_eq!(fleet.pass(200).await, grants);
+    assert_eq!(fleet.states(), [Some(GatewayState::Granted)]);
+    fleet.engine.delete(&newer);
+    fleet.pass(90).await;
+    assert!(coordinates(&fleet));
 }
 
 #[tokio::test(start_paused = true)]
