@@ -13,6 +13,7 @@ mod elected;
 pub mod engine;
 #[cfg(feature = "etcd")]
 pub mod etcd;
+mod hash_keys;
 pub mod kubernetes;
 pub mod member;
 pub mod memory;

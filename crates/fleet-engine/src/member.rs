@@ -20,7 +20,7 @@ use fairgate_fleet::{
     division::FleetDivision,
     gateway::{FleetGateway, GatewayState, Load},
     identity::{Epoch, Fence, GatewayRun, KeyRevision},
-    records::{FormatError, LevelGrant, Report, SeatLedger, Standing},
+    records::{FormatError, LevelGrant, Report, SeatLedger},
     remote::{Elsewhere, RemoteCharges},
     settings::Settings,
 };
@@ -30,6 +30,7 @@ use crate::{
     coordination::{Coordination, parse_report},
     elected::{ElectionCalls, follow_election},
     engine::{EngineError, EngineFailure, FleetEngine, FleetKey, StoreOutcome, StoredRecord},
+    hash_keys::other_hash_keys,
     status::{FleetStatus, LEDGER_LOST, state_name},
 };
 
@@ -443,9 +444,10 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             if found == view.hash_keys_differ {
                 return;
             }
-            match &found {
-                Some(which) => tracing::error!("fleet: {which}"),
-                None => tracing::info!("fleet: all gateways hash flows with the same key again"),
+            if let Some(which) = &found {
+                tracing::error!("fleet: {which}");
+            } else {
+                tracing::info!("fleet: all gateways hash flows with the same key again");
             }
             view.hash_keys_differ = found;
         });
@@ -575,24 +577,6 @@ impl<E: FleetEngine, S: SeatUser> FleetMember<E, S> {
             view.failure = failure;
         });
     }
-}
-
-/// Two members whose keys of flow hashes differ, and what to do; `None` if there are none.
-fn other_hash_keys<'a>(
-    ledger: &SeatLedger,
-    reports: impl Iterator<Item = &'a Report>,
-) -> Option<String> {
-    let is_member = |report: &&Report| {
-        let entry = ledger.entry(&report.gateway);
-        entry.is_some_and(|entry| entry.standing == Standing::Member)
-    };
-    let marked = |report: &'a Report| Some((&report.gateway.name, report.hash_key_mark?));
-    let mut marks = reports.filter(is_member).filter_map(marked);
-    let (first, key) = marks.next()?;
-    let (other, _) = marks.find(|(_, mark)| *mark != key)?;
-    Some(format!(
-        "gateways {first} and {other} hash flows with different keys, so who uses both has a share at each: set flowControl.hashKey to the same at all gateways, or at none, and restart those that had another"
-    ))
 }
 
 fn to_json(record: &impl serde::Serialize) -> Result<Vec<u8>, EngineError> {

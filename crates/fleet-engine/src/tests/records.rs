@@ -67,7 +67,7 @@ async fn the_coordinator_says_which_gateways_hash_flows_with_different_keys() {
     let fleet = Fleet::new(3);
     let said = || {
         let views = fleet.members.iter().map(|member| member.status.view());
-        views.filter_map(|view| view.hash_keys_differ).next()
+        views.into_iter().find_map(|view| view.hash_keys_differ)
     };
     // One does not have the key of its fleet yet.
     for (marks, expected) in [
