@@ -224,6 +224,7 @@ impl Site {
         Load {
             executing: 0,
             reach: None,
+            hash_key_mark: None,
             levels: (0..self.level_seats.len()).map(level).collect(),
             flows: active().map(flow).collect(),
             tenants: Vec::new(),

@@ -82,8 +82,7 @@ impl Find {
 
     /// How much of the harm remains if the victim goes before everybody else.
     pub fn unavoidable_part(&self) -> UnavoidablePart {
-        let [found, remains] = [self.confirmed, self.unavoidable].map(Harm::kinds);
-        UnavoidablePart::of(found, remains)
+        self.confirmed.unavoidable_part(self.unavoidable)
     }
 
     /// Whether that is so, and a server that divides seats at each moment does not harm it either. Otherwise what it asks for at
@@ -165,6 +164,11 @@ impl Harm {
     /// The greatest of all.
     pub fn worst(self) -> f64 {
         self.kinds().into_iter().fold(0.0, f64::max)
+    }
+
+    /// How much of it is among what `remains` if the victim goes before everybody else.
+    pub fn unavoidable_part(self, remains: Self) -> UnavoidablePart {
+        UnavoidablePart::of(self.kinds(), remains.kinds())
     }
 
     fn kinds(self) -> [f64; 3] {
